@@ -153,12 +153,12 @@ void find_and_store(const cpu::CodegenTarget& target) {
 TEST(MathLibraryDeathTest, FunctionsComeFromTheStoreOrGoThere) {
   const cpu::CodegenTarget target = cpu::host_target(32);
   if (target.vector_bytes < 32) GTEST_SKIP() << "vectors of 16 bytes have their math in place";
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto check = [&] {
     find_and_store(target);
     std::exit(HasFailure() ? 1 : 0);
   };
-  EXPECT_EXIT(check(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(check(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

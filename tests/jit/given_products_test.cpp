@@ -1,0 +1,57 @@
+// Products by large matrices that are given with each call: parts of them are copied where registers are few.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+#include "tests/jit/nests_support.h"
+
+namespace heddle::test {
+namespace {
+
+ir::Graph given_product(std::string_view left, std::string_view right, std::string_view view = "") {
+  return ir::parse(
+      fmt::format("graph @main(%a: {}, %b: {}) {{\n{}  %c = matmul(%a, {})\n  return %c\n}}\n",
+                  left, right, view, view.empty() ? "%b" : "%t"));
+}
+
+/// Parts of 64 rows, in a local buffer of panels.
+bool copies(const ir::Graph& graph, std::int64_t vector_bytes = 32) {
+  const std::string nests = nests_of(jit::lower(graph, {.vector_bytes = vector_bytes}));
+  return nests.find("local l1: f32[8192]") != std::string::npos;
+}
+
+TEST(GivenProducts, CopyPartsOfALargeMatrix) {
+  for (const auto& [rows, sizes] : std::vector<std::pair<std::string, std::vector<std::int64_t>>>{
+           {"16", {}}, {"40", {}}, {"70", {}}, {"2, 33", {}}, {"s0", {0, 3, 16, 50}}}) {
+    const ir::Graph graph = given_product(fmt::format("f32[{}, 700]", rows), "f32[700, 761]");
+    ASSERT_TRUE(copies(graph)) << rows;
+    const jit::Program program = jit::lower(graph, {.vector_bytes = 32});
+    if (sizes.empty())
+      expect_program_right(graph, program, random_arguments(graph, {}), as_code(), 1e-4);
+    for (const std::int64_t size : sizes)
+      expect_program_right(graph, program, random_arguments(graph, {size}), as_code(), 1e-4);
+  }
+}
+
+TEST(GivenProducts, CopyPartsOfEachOfABatch) {
+  const ir::Graph graph = given_product("f32[2, 20, 800]", "f32[2, 800, 700]");
+  EXPECT_TRUE(copies(graph));
+  expect_program_right(graph, jit::lower(graph, {.vector_bytes = 32}), random_arguments(graph, {}),
+                       as_code(), 1e-4);
+}
+
+TEST(GivenProducts, CopyNothingElse) {
+  const std::string_view large = "f32[700, 761]";
+  EXPECT_FALSE(copies(given_product("f32[15, 700]", large)));
+  EXPECT_FALSE(copies(given_product("f32[40, 700]", large), 64));
+  EXPECT_FALSE(copies(given_product("f32[40, 700]", "f32[700, 700]")));
+  EXPECT_FALSE(copies(given_product("f32[40, 700]", "f32[700, s0]")));
+  EXPECT_FALSE(copies(given_product("f32[40, 8500]", "f32[8500, 64]")));
+  EXPECT_FALSE(copies(given_product("i32[40, 700]", "i32[700, 761]")));
+  EXPECT_FALSE(copies(
+      given_product("f32[40, 700]", "f32[761, 700]", "  %t = permute(%b) {perm = [1, 0]}\n")));
+  EXPECT_FALSE(copies(given_product("f32[40, 700]", "param f32[700, 761]")));
+}
+
+}  // namespace
+}  // namespace heddle::test
