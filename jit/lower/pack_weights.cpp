@@ -90,8 +90,16 @@ class Packer {
     Value& packed = panels_[{right, region}];
     // Kernels of groups do not widen.
     const Value given = right.meta().rank() == 2 ? without_widening(right) : right;
-    if (!packed) packed = emit_panels(rewriter.builder(), rewriter.map(given), kPanelColumns);
+    if (!packed) packed = emit_panels(rewriter.builder(), rewriter.map(given), width_of(given));
     return packed;
+  }
+
+  /// Of few columns a panel is as wide as they are, in whole lines.
+  static std::int64_t width_of(Value matrix) {
+    const SymExpr& columns = matrix.meta().sizes.back();
+    const std::int64_t line = 64 / static_cast<std::int64_t>(size_of(matrix.meta().dtype));
+    if (!columns.is_constant()) return kPanelColumns;
+    return std::min(kPanelColumns, (columns.constant() + line - 1) / line * line);
   }
 
   static std::vector<Value> product(ir::Rewriter& rewriter, const Node& node, Value packed) {

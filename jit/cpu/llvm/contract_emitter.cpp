@@ -34,9 +34,10 @@ constexpr unsigned kStepsOfFewSums = 4;
 
 /// Rows of a block, at most `most`: a divisor of the tile's, so that a full tile leaves no rows over, if
 /// that keeps enough sums in flight to cover the latency of a multiply-add; else blocks of like size.
-unsigned block_rows(unsigned tile_rows, unsigned vectors, unsigned most) {
-  constexpr unsigned kEnoughSums = 12;
-  for (unsigned rows = std::min(most, tile_rows); rows * vectors >= kEnoughSums; --rows)
+/// @param is_narrow  no more vectors are there to make good for few rows
+unsigned block_rows(unsigned tile_rows, unsigned vectors, unsigned most, bool is_narrow) {
+  const unsigned enough_sums = is_narrow ? 8 : 12;
+  for (unsigned rows = std::min(most, tile_rows); rows * vectors >= enough_sums; --rows)
     if (tile_rows % rows == 0) return rows;
   const unsigned blocks = (tile_rows + most - 1) / most;
   return (tile_rows + blocks - 1) / blocks;
@@ -105,7 +106,8 @@ void NestEmitter::operator()(const ContractStmt& s) {
   // More rows of one vector each have more places in a than there are registers for.
   const unsigned most_rows =
       vectors == 1 ? std::min(registers / sums, 8u) : registers / (vectors * sums);
-  const unsigned rows = block_rows(tile_rows, vectors * sums, most_rows);
+  const unsigned rows = block_rows(tile_rows, vectors * sums, most_rows,
+                                   target_.vector_bytes != 64 && vectors == columns);
   Tile tile{s,
             lanes,
             rows,
