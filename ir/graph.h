@@ -273,16 +273,18 @@ class GraphBuilder {
 /// to keep the node; an empty vector drops it, when nothing but order reads it. Inputs are not
 /// visited. What the visitor makes has the node's annotations, order and location, and names that begin with its
 /// name; the value that replaces the node takes its name. Nodes whose operands did not change are shared. If no node was
-/// replaced, the very same graph is returned.
+/// replaced, the very same graph is returned: most passes leave most graphs as they are, and a walk that changes nothing costs
+/// little more than its visits.
 class Rewriter {
  public:
-  GraphBuilder& builder() { return *builder_; }
-  /// The new value of an old one; null for one that was dropped.
+  /// The new graph, as far as it goes: made when it is first asked for.
+  GraphBuilder& builder();
+  /// The new value of an old one, which is the old one where nothing changed; null for one that was dropped.
   Value map(Value old) const;
   std::vector<Value> map(std::span<const Value> old) const;
   std::size_t reinferred() const;
   /// Leaves out write-back number `k` of the old graph: its target holds the value already.
-  void drop_write_back(std::size_t k) { dropped_.push_back(k); }
+  void drop_write_back(std::size_t k);
 
   /// Type-erased visitor: a plain function with its state.
   using Visit = std::optional<std::vector<Value>> (*)(void* state, Rewriter&, const NodePtr&);
@@ -301,14 +303,15 @@ class Rewriter {
   }
 
  private:
+  /// How far it has come.
+  struct Walk;
+  explicit Rewriter(Walk& walk) : walk_(walk) {}
   /// What `node` must come after, in the new graph.
   std::vector<Value> map_order(const Node& node) const;
-  /// Whether `node` was replaced or dropped.
-  bool visit_node(const NodePtr& node, Visit visit, void* state);
+  void visit_node(const NodePtr& node, Visit visit, void* state);
+  void keep(const NodePtr& node);
 
-  GraphBuilder* builder_ = nullptr;
-  std::unordered_map<Value, Value, Value::Hash> values_;
-  std::vector<std::size_t> dropped_;  ///< write-backs
+  Walk& walk_;
 };
 
 template <typename F>
