@@ -41,6 +41,43 @@ TEST(Rewriter, ReturnsTheSameGraphWhenNothingChanged) {
   EXPECT_TRUE(same.identical(graph));
 }
 
+/// The new graph is made when a visitor first asks for it, wherever that is.
+TEST(Rewriter, MakesTheNewGraphWhenItIsAskedFor) {
+  const Graph graph = ir::parse(kText);
+  for (std::size_t asked = 0; asked < 4; ++asked) {
+    std::size_t visited = 0;
+    const Graph same =
+        ir::rewrite(graph, [&](Rewriter& rewriter, const NodePtr& node) -> Replacement {
+          if (visited++ != asked) return {};
+          EXPECT_EQ(rewriter.builder().nodes().size(), 2 + asked);
+          EXPECT_EQ(rewriter.builder().context.origin, node->name());
+          EXPECT_EQ(rewriter.map(node->input(0)), node->input(0));
+          return {};
+        });
+    EXPECT_TRUE(same.identical(graph)) << asked;
+  }
+  std::size_t visited = 0;
+  const Graph after =
+      ir::rewrite(graph, [&](Rewriter& rewriter, const NodePtr& node) -> Replacement {
+        // What is made and not used stays in front of the node.
+        if (visited++ == 1) rewriter.builder().emit("abs", {rewriter.map(node->input(0))});
+        if (node->name() != "d") return {};
+        return std::vector<Value>{
+            rewriter.builder().call(node->op(), node->inputs(), node->attrs())->value()};
+      });
+  EXPECT_EQ(ir::print(after), R"(graph @main(%x: f32[s0, 8], %y: f32[s0, 8]) {
+  %a = exp(%x)
+  %b.abs = abs(%a) after(%a)
+  %b = add(%a, %y) after(%a)
+  %c = neg(%b) @{stage = 2}
+  %d = reduce_sum(%y) {axes = [1]}
+  return %c "out", %d
+}
+)");
+  EXPECT_NE(after.outputs()[1].node, graph.outputs()[1].node);
+  EXPECT_EQ(after.outputs()[0].node, graph.outputs()[0].node);
+}
+
 TEST(Rewriter, SharesWhatItLeavesAloneAndInfersNothingAnew) {
   const Graph graph = ir::parse(kText);
   std::size_t reinferred = 99;
