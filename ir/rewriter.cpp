@@ -31,13 +31,12 @@ struct Rewriter::Walk {
   /// Nothing as long as no node was replaced and no visitor asked for it.
   std::optional<GraphBuilder> builder;
   bool changed = false;
-  std::unordered_map<Value, Value, Value::Hash>
-      changes;                       ///< of values that are no longer themselves
+  /// Of values that are no longer themselves.
+  std::unordered_map<Value, Value, Value::Hash> changes;
   std::vector<std::size_t> dropped;  ///< write-backs
   // Of the node that is visited, once the builder was asked for.
   bool ready = false;
   std::size_t first = 0;  ///< the next node's number in the new graph
-  std::vector<Value> order;
   std::optional<SameNumbers> numbers;
 };
 
@@ -85,8 +84,8 @@ GraphBuilder& Rewriter::builder() {
     const Node& node = *nodes[walk.at];
     walk.ready = true;
     walk.first = walk.builder->data_->nodes.size();
-    walk.order = map_order(node);
-    walk.builder->context = {node.annotations(), walk.order, node.location(), {}, {}, node.name()};
+    walk.builder->context = {node.annotations(), map_order(node), node.location(), {}, {},
+                             node.name()};
     walk.numbers.emplace(node, walk.builder->env());
   }
   return *walk.builder;

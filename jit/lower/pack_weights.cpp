@@ -97,8 +97,9 @@ class Packer {
   /// Of few columns a panel is as wide as they are, in whole lines.
   static std::int64_t width_of(Value matrix) {
     const SymExpr& columns = matrix.meta().sizes.back();
-    const std::int64_t line = 64 / static_cast<std::int64_t>(size_of(matrix.meta().dtype));
     if (!columns.is_constant()) return kPanelColumns;
+    constexpr std::int64_t kLineBytes = 64;
+    const std::int64_t line = kLineBytes / static_cast<std::int64_t>(size_of(matrix.meta().dtype));
     return std::min(kPanelColumns, (columns.constant() + line - 1) / line * line);
   }
 

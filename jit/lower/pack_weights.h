@@ -6,7 +6,8 @@
 
 namespace heddle::jit {
 
-/// Columns of a panel of packed_matmul: of the tiles that its kernel computes.
+/// Columns of a panel of packed_matmul: of the tiles that its kernel computes. A matrix of fewer has one panel of as many lines of the
+/// caches as hold a row.
 inline constexpr std::int64_t kPanelColumns = 64;
 /// Elements of the smallest matrix that is packed. Smaller ones stay in the caches in any order, and kernels of so few
 /// elements may also be joined with others, which do not run once.

@@ -155,9 +155,9 @@ class MatmulNest {
            !right_.strides.back().is_constant(1);
   }
 
-  /// Whether parts of the right operand are copied for each tile. Blocks of 16 registers go through its rows many times, which lie on
-  /// pages of their own where it is large: a copy of 64 rows of a tile is on few. 0.64 to 0.92 of the time for 16 to 128 rows by
-  /// matrices of 2 MB and more, of which none were faster by rows; 0.96 to 1.2 for smaller ones (Zen 3).
+  /// Whether parts of the right operand are copied for each tile. Blocks of 16 registers go through its rows many times, and rows of a
+  /// large one lie on pages of their own; 64 of a tile, copied, lie on few. 0.64 to 0.92 of the time for 16 to 128 rows by matrices of
+  /// 2 MB and more, 0.96 to 1.2 by smaller ones, which are left where they are (Zen 3).
   bool copies_each_tile(const SymExpr& rows) const {
     constexpr std::int64_t kLargeBytes = 2 * 1024 * 1024;
     const SymExpr elements = depth_ * out_.back();

@@ -34,6 +34,20 @@ TEST(PackWeights, PadsToWholePanels) {
   for (const std::int64_t rows : {1, 2, 3, 32, 45}) expect_right_at(graph, {3, rows}, 1e-4);
 }
 
+TEST(PackWeights, OfFewColumnsInNarrowPanels) {
+  for (const auto& [dtype, depth, columns, width] :
+       {std::tuple{f32, 900, 5, 16}, {f32, 150, 40, 48}, {f64, 900, 5, 8}, {bf16, 900, 5, 32}}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(dtype, {"s0", std::to_string(depth).c_str()}));
+    b.output(b.emit("matmul", {x, weights(b, dtype, {depth, columns})}));
+    const ir::Graph graph = b.finish();
+    const ir::Graph packed = jit::pack_weights(graph, {});
+    EXPECT_EQ(packed.outputs()[0].node->input(1).meta().sizes, (ir::Dims{1, depth, width}))
+        << name_of(dtype) << " " << columns;
+    for (const std::int64_t rows : {1, 3, 16}) expect_right_at(graph, {rows}, 1e-4);
+  }
+}
+
 TEST(PackWeights, OfEachDType) {
   for (const DType dtype : {f32, f64, f16, bf16, i32}) {
     GraphBuilder b("main");
@@ -62,6 +76,21 @@ TEST(PackWeights, OfEachGroupByItself) {
       arguments[1] = testing::ints(i64, {3}, {rows / 3, rows / 3, rows - 1});
       expect_right(graph, arguments, 1e-4);
     }
+  }
+}
+
+TEST(PackWeights, OfNarrowGroups) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "150"}));
+  const Value ends = b.input(tensor(i64, {"3"}));
+  b.output(b.emit("grouped_matmul", {x, weights(b, f32, {3, 150, 20}), ends}));
+  const ir::Graph graph = b.finish();
+  const ir::Graph packed = jit::pack_weights(graph, {});
+  EXPECT_EQ(packed.outputs()[0].node->input(1).meta().sizes, (ir::Dims{3, 1, 150, 32}));
+  for (const std::int64_t rows : {1, 7, 40}) {
+    std::vector<ir::Literal> arguments = random_arguments(graph, {rows});
+    arguments[1] = testing::ints(i64, {3}, {rows / 3, rows / 3, rows - 1});
+    expect_right(graph, arguments, 1e-4);
   }
 }
 

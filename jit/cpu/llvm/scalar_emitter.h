@@ -149,7 +149,7 @@ class VectorMath {
                      const std::function<llvm::Value*(llvm::Value*)>& slow);
   /// The same for functions of two numbers.
   llvm::Value* apply(ir::ScalarOp op, llvm::Value* x, llvm::Value* y);
-  /// Exp of an x of 0 or less, or NaN.
+  /// Exp of an x of 0 or less, or NaN, with AVX2 at least.
   llvm::Value* exp_up_to_zero(llvm::Value* x);
 
  private:

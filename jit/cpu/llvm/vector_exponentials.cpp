@@ -86,7 +86,6 @@ Value* VectorMath::power_of_sum(Value* sum) {
 
 Value* VectorMath::exp_up_to_zero(Value* x) {
   if (takes_avx512(x)) return exp_of_bounded(x);
-  if (!has_avx2_) return exp(x);
   return vanishing(x, kVanishing, [this](Value* bounded) { return exp_between(bounded); });
 }
 
