@@ -94,7 +94,9 @@ GraphBuilder& Rewriter::builder() {
 /// Nodes that are as they were have their names noted with the old graph.
 void Rewriter::keep(const NodePtr& node) {
   if (!walk_.builder) return;
-  if (walk_.changes.empty()) return walk_.builder->data_->nodes.push_back(node);
+  const auto is_itself = [&](const Value& value) { return map(value) == value; };
+  if (node->after().empty() && std::ranges::all_of(node->inputs(), is_itself))
+    return walk_.builder->data_->nodes.push_back(node);
   const std::vector<Value> inputs = map(node->inputs());
   const std::vector<Value> order = map_order(*node);
   if (std::ranges::equal(inputs, node->inputs()) && std::ranges::equal(order, node->after()))
