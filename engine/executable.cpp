@@ -24,6 +24,7 @@ jit::LowerOptions lower_options(const BuildOptions& options, const OptimisedGrap
   lower.vector_bytes = options.compiler->vector_bytes();
   lower.bf16_dot = options.compiler->has_bf16_dot();
   lower.byte_dot = options.compiler->has_byte_dot();
+  lower.amx = options.compiler->has_amx();
   lower.byte_tables = options.compiler->has_byte_tables();
   lower.build_all = wants_check(options.engine);
   lower.for_each = [compiler = options.compiler](std::size_t count, const auto& work) {

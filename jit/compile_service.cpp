@@ -71,7 +71,8 @@ struct CompileService::State {
     if (options.dump_folder.empty()) options.dump_folder = environment("HEDDLE_DUMP_DIR");
     if (options.disk_cache) cache.emplace(options.cache_folder, options.max_cache_bytes);
 #if HEDDLE_WITH_LLVM
-    target = cpu::host_target(options.vector_bytes);
+    target =
+        cpu::host_target(options.vector_bytes, options.amx && environment("HEDDLE_AMX") != "0");
     key_prefix = "heddle kernel\n" + cpu::codegen_version() + "\n" + target.key() + "\n";
 #endif
     if (cache && options.keep_constants && !cache->folder().empty())
@@ -306,6 +307,14 @@ std::int64_t CompileService::vector_bytes() const {
 bool CompileService::has_byte_dot() const {
 #if HEDDLE_WITH_LLVM
   return cpu::has_byte_dot(state_->target);
+#else
+  return false;
+#endif
+}
+
+bool CompileService::has_amx() const {
+#if HEDDLE_WITH_LLVM
+  return cpu::has_amx(state_->target);
 #else
   return false;
 #endif

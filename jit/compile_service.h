@@ -46,6 +46,8 @@ struct CompileOptions {
   unsigned threads = 0;
   /// Bytes of the vectors that code is made for; 0: the host's.
   std::int64_t vector_bytes = 0;
+  /// Whether code may take AMX's registers, where the processor has them and the system lets the process; $HEDDLE_AMX=0: it may not.
+  bool amx = true;
   /// Folder for texts of every nest and its code; empty: $HEDDLE_DUMP_DIR, or none. Assembly is
   /// written too when $HEDDLE_DUMP_ASM is set.
   std::string dump_folder;
@@ -95,6 +97,8 @@ class CompileService {
   bool has_bf16_dot() const;
   /// Whether that code multiplies groups of four bytes by one instruction (AVX512_VNNI, AVX_VNNI).
   bool has_byte_dot() const;
+  /// Whether that code multiplies matrices of bytes and of bf16 (AMX).
+  bool has_amx() const;
   /// Whether its vectors look bytes up in tables that registers hold.
   bool has_byte_tables() const;
 

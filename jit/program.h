@@ -143,6 +143,7 @@ struct LowerOptions {
   std::int64_t vector_bytes = 64;  ///< of the CPU's vectors
   bool bf16_dot = false;           ///< the CPU multiplies pairs of bf16
   bool byte_dot = false;           ///< the CPU multiplies groups of four bytes
+  bool amx = false;                ///< the CPU multiplies matrices of bytes and of bf16
   bool byte_tables = false;        ///< the CPU looks bytes up in tables that registers hold
   bool build_all =
       false;  ///< prove kernels that are built once for several groups by building them for each

@@ -385,29 +385,44 @@ class MatmulNest {
   void contract_groups(const SymExpr& number) {
     const SymExpr groups = ctx_.operand_sizes(1)[1];
     const SymExpr base = right_.offset + right_.strides[0] * number;
-    clear(rows_ * kTileColumns);
+    const bool whole =
+        b_.simplify(mod(depth_, group_)).is_constant(0) && left_.strides.back().is_constant(1);
+    const std::int64_t most = part_groups(groups, whole);
+    const bool is_one_part = groups.is_constant() && groups.constant() <= most;
+    if (!is_one_part) clear(rows_ * kTileColumns);
     if (rest_) begin_rest(number);
-    const std::int64_t most = part_depth(kGroupDepth);
-    const SymExpr blocks = ceildiv(groups, most);
-    const Symbol block = b_.begin_for(blocks, ForStmt::Kind::Serial);
-    const SymExpr begin = SymExpr(block) * most;
+    const SymExpr blocks = is_one_part ? SymExpr(1) : ceildiv(groups, most);
+    const SymExpr block = b_.begin_for(blocks, ForStmt::Kind::Serial);
+    const SymExpr begin = is_one_part ? SymExpr(0) : block * most;
     const SymExpr depth = b_.simplify(min(most, groups - begin));
     const SymExpr part = base + begin * right_.strides[1];
     TileOperand b =
         group_panel(b_, right_, ctx_.node().input(1).meta().dtype, part, depth, columns_);
-    const bool whole =
-        b_.simplify(mod(depth_, group_)).is_constant(0) && left_.strides.back().is_constant(1);
     const SymExpr first = begin * group_;
     TileOperand a = whole ? left_tile(first) : whole_groups(first, depth);
     a.column_stride = group_;
     ContractStmt contraction{acc_,  accumulator_, tile_rows_,   kTileColumns, rows_, columns_,
-                             depth, std::move(a), std::move(b), true,         group_};
+                             depth, std::move(a), std::move(b), !is_one_part, group_};
     if (group_ == kByteGroup)
       contract_bytes(b_, ctx_.options(), std::move(contraction), pairs_fit_);
     else
       b_.contract(std::move(contraction));
     b_.end_for();
     if (rest_) add_rest(number);
+  }
+
+  /// Groups of a part of the depth. Sums in matrix registers come from memory and go back there for each part, which takes as long as
+  /// some groups of it: parts are as deep as the rows of a tile stay in the first-level cache, and about equal.
+  /// @param whole  whether rows of the left operand are read where they lie
+  std::int64_t part_groups(const SymExpr& groups, bool whole) const {
+    constexpr std::int64_t kMost = 256;
+    constexpr std::int64_t kStep = 16;  // of matrix registers
+    const bool in_place = whole && right_.strides[3].is_constant(1);
+    if (!ctx_.options().amx || !in_place) return part_depth(kGroupDepth);
+    if (!groups.is_constant()) return kMost;
+    const std::int64_t parts = std::max<std::int64_t>(1, (groups.constant() + kMost - 1) / kMost);
+    const std::int64_t each = (groups.constant() + parts - 1) / parts;
+    return std::max(kStep, (each + kStep - 1) / kStep * kStep);
   }
 
   /// What was taken from a panel so that its pairs fit: few groups, whose counterparts on the left are brought together.

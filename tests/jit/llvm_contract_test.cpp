@@ -438,7 +438,9 @@ bool has_avx2() { return cpu::has_feature(cpu::host_target(32), "avx2"); }
 std::vector<std::string> loop_with_avx2(const Nest& nest) {
   cpu::CodegenTexts texts;
   texts.want_assembly = true;
-  cpu::compile_object(nest, cpu::host_target(32), &texts);
+  cpu::CodegenTarget target = cpu::host_target(32);
+  target.features = without(without(target.features, "avx512vnni"), "avxvnni");
+  cpu::compile_object(nest, target, &texts);
   std::istringstream lines(texts.assembly.substr(texts.assembly.find("prefetcht1")));
   std::vector<std::string> result;
   for (std::string line; std::getline(lines, line) && line.find("\tj") == std::string::npos;)

@@ -6,44 +6,18 @@
 #include <gtest/gtest.h>
 #include <optional>
 #include <span>
-#include <sys/mman.h>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include "jit/nest_builder.h"
 #include "tests/jit/nest_runner.h"
+#include "tests/support/guarded_memory.h"
 
 namespace heddle::jit {
 namespace {
 
 using tests::CompiledNest;
-
-/// Memory whose last byte lies before a page that may not be read.
-class Guarded {
- public:
-  explicit Guarded(std::size_t bytes)
-      : page_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))),
-        size_((bytes + page_ - 1) / page_ * page_ + page_),
-        begin_(static_cast<std::byte*>(
-            ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
-        data_(begin_ + size_ - page_ - bytes) {
-    ::mprotect(begin_ + size_ - page_, page_, PROT_NONE);
-  }
-  Guarded(const Guarded&) = delete;
-  Guarded& operator=(const Guarded&) = delete;
-  ~Guarded() { ::munmap(begin_, size_); }
-
-  template <typename T>
-  T* as() {
-    return reinterpret_cast<T*>(data_);
-  }
-
- private:
-  std::size_t page_, size_;
-  std::byte* begin_;
-  std::byte* data_;
-};
+using tests::GuardedMemory;
 
 /// out[i] = in[at(i)] for i < count.
 template <typename T>
@@ -60,7 +34,7 @@ void expect_read(DType dtype, std::int64_t count, const std::function<SymExpr(Sy
   b.store(y, i, b.load(x, at(i)));
   b.end_for();
   const auto elements = static_cast<std::size_t>(want(count - 1)) + 1;
-  Guarded in(elements * sizeof(T));
+  GuardedMemory in(elements * sizeof(T));
   for (std::size_t k = 0; k < elements; ++k) in.as<T>()[k] = static_cast<T>(k % 101);
   std::vector<T> out(static_cast<std::size_t>(count), T{113});
   const Nest nest = b.finish();
@@ -108,8 +82,8 @@ void expect_rows(DType dtype, std::int64_t width, std::int64_t count) {
     b.store(y, SymExpr(i) * width + k, row[static_cast<std::size_t>(k)]);
   b.end_for();
   const auto elements = static_cast<std::size_t>(width * count);
-  Guarded in(elements * sizeof(T));
-  Guarded out(elements * sizeof(T));
+  GuardedMemory in(elements * sizeof(T));
+  GuardedMemory out(elements * sizeof(T));
   for (std::size_t k = 0; k < elements; ++k) in.as<T>()[k] = static_cast<T>(k % 101);
   const Nest nest = b.finish();
   for (const std::int64_t vector_bytes : {16, 32, 64}) {
@@ -149,10 +123,10 @@ void expect_rests(DType dtype) {
     const CompiledNest of_any(next_numbers(dtype, {}), bytes);
     for (std::int64_t count = 1; count < 42; ++count) {
       const auto elements = static_cast<std::size_t>(count);
-      Guarded x(elements * sizeof(T));
+      GuardedMemory x(elements * sizeof(T));
       for (std::size_t k = 0; k < elements; ++k) x.as<T>()[k] = static_cast<T>(k % 3);
       const auto expect_all_of = [&](const CompiledNest& code) {
-        Guarded y((elements + 1) * sizeof(T));
+        GuardedMemory y((elements + 1) * sizeof(T));
         code.run({x.as<T>(), y.as<T>()}, {count});
         T sum = 0;
         for (std::size_t k = 0; k < elements; ++k) {
@@ -216,7 +190,7 @@ TEST(LlvmLanes, RepeatedOnesAreReadTogetherWhereAllAreWanted) {
     EXPECT_EQ(texts.ir.find("masked.gather"), std::string::npos) << vector_bytes;
     for (const std::int64_t count : {1, 7, 32, 49, 50, 90}) {
       const bool few = count < 50;
-      Guarded in(few ? static_cast<std::size_t>(count + 3) / 4 * sizeof(float) : 1);
+      GuardedMemory in(few ? static_cast<std::size_t>(count + 3) / 4 * sizeof(float) : 1);
       for (std::int64_t k = 0; few && k < count; k += 4)
         in.as<float>()[k / 4] = static_cast<float>(k);
       std::vector<float> out(static_cast<std::size_t>(count), -1);
@@ -270,7 +244,7 @@ void expect_tabulated(DType dtype) {
          std::vector<std::function<std::int64_t(std::int64_t)>>{
              at(2, -3, 100), at(8, 0, 100), at(15, 40, 100), at(24, 0, 100), at(48, 0, 100),
              at(-4, 99, 100), at(0, 99, 100), scattered}) {
-      Guarded x(2 * 100 * sizeof(T));
+      GuardedMemory x(2 * 100 * sizeof(T));
       for (std::int64_t k = 0; k < 200; ++k) x.as<T>()[k] = static_cast<T>(k % 113);
       std::vector<std::int64_t> places;
       for (std::int64_t k = 0; k < count; ++k) places.push_back(place(k));

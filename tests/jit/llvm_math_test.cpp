@@ -9,6 +9,7 @@
 
 #include "jit/nest_builder.h"
 #include "tests/jit/nest_runner.h"
+#include "tests/support/nightly.h"
 
 namespace heddle::jit {
 namespace {
@@ -38,13 +39,13 @@ const Function kFunctions[] = {
     {ScalarOp::Acos, [](double x) { return std::acos(x); }, 2},
     {ScalarOp::Atan, [](double x) { return std::atan(x); }, 2},
     {ScalarOp::Sinh, [](double x) { return std::sinh(x); }, 2.3},
-    {ScalarOp::Cosh, [](double x) { return std::cosh(x); }, 1.5},
-    {ScalarOp::Asinh, [](double x) { return std::asinh(x); }, 2.2},
-    {ScalarOp::Acosh, [](double x) { return std::acosh(x); }, 2.3},
-    {ScalarOp::Atanh, [](double x) { return std::atanh(x); }, 2},
-    {ScalarOp::Tanh, [](double x) { return std::tanh(x); }, 2.5},
-    {ScalarOp::Erf, [](double x) { return std::erf(x); }, 1.5},
-    {ScalarOp::Sigmoid, sigmoid, 2.5},
+    {ScalarOp::Cosh, [](double x) { return std::cosh(x); }, 1.6},
+    {ScalarOp::Asinh, [](double x) { return std::asinh(x); }, 2.4},
+    {ScalarOp::Acosh, [](double x) { return std::acosh(x); }, 2.7},
+    {ScalarOp::Atanh, [](double x) { return std::atanh(x); }, 2.4},
+    {ScalarOp::Tanh, [](double x) { return std::tanh(x); }, 2.6},
+    {ScalarOp::Erf, [](double x) { return std::erf(x); }, 2.3},
+    {ScalarOp::Sigmoid, sigmoid, 3.1},
     {ScalarOp::Rsqrt, [](double x) { return 1 / std::sqrt(x); }, 1.5},
     {ScalarOp::Sqrt, [](double x) { return std::sqrt(x); }, 0.51},
     {ScalarOp::Reciprocal, [](double x) { return 1 / x; }, 0.51},
@@ -414,7 +415,7 @@ class LlvmMath : public ::testing::TestWithParam<Function> {};
 
 TEST_P(LlvmMath, StaysWithinItsBoundOverAllFloats) {
   const Function& function = GetParam();
-  const std::vector<float> x = all_floats(1601);
+  const std::vector<float> x = all_floats(test::is_nightly() ? 53 : 1601);
   std::vector<float> y(x.size());
   for (std::int64_t vector_bytes : {64, 32}) {
     const CompiledNest code = compile_unary(function.op, vector_bytes);

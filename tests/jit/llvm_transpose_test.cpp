@@ -1,16 +1,16 @@
 // Loops that turn a tile around, by shuffles.
 #include <cstring>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "jit/nest_builder.h"
 #include "tests/jit/nest_runner.h"
+#include "tests/support/guarded_memory.h"
 
 namespace heddle::jit {
 namespace {
 
 using tests::CompiledNest;
+using tests::GuardedMemory;
 
 constexpr std::int64_t kTile = 32;
 
@@ -58,31 +58,6 @@ Nest turning_directly(DType dtype, std::int64_t gap) {
   return b.finish();
 }
 
-/// Memory that ends where none can be touched.
-class Guarded {
- public:
-  explicit Guarded(std::size_t bytes) {
-    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    const std::size_t whole = (bytes + page - 1) / page * page;
-    length_ = whole + page;
-    memory_ = static_cast<char*>(
-        ::mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    EXPECT_NE(memory_, MAP_FAILED);
-    EXPECT_EQ(::mprotect(memory_ + whole, page, PROT_NONE), 0);
-    begin_ = memory_ + (whole - bytes);
-  }
-  ~Guarded() { ::munmap(memory_, length_); }
-  Guarded(const Guarded&) = delete;
-  Guarded& operator=(const Guarded&) = delete;
-
-  char* begin() const { return begin_; }
-
- private:
-  char* memory_;
-  char* begin_;
-  std::size_t length_;
-};
-
 class LlvmTranspose : public testing::TestWithParam<std::int64_t> {};
 
 TEST_P(LlvmTranspose, EveryElementComesToItsPlaceAndNothingElseIsRead) {
@@ -110,16 +85,16 @@ TEST_P(LlvmTranspose, EveryElementComesToItsPlaceAndNothingElseIsRead) {
         const std::size_t count =
             static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
         const std::size_t from_bytes = (static_cast<std::size_t>(rows) * pitch) * size;
-        const Guarded from(from_bytes - static_cast<std::size_t>(gap) * size);
-        const Guarded to(count * size);
+        const GuardedMemory from(from_bytes - static_cast<std::size_t>(gap) * size);
+        const GuardedMemory to(count * size);
         for (std::size_t k = 0; k < from_bytes - static_cast<std::size_t>(gap) * size; ++k)
-          from.begin()[k] =
+          from.as<char>()[k] =
               static_cast<char>(dtype == DType::Bool ? k * 7 % 5 % 2 : k * 37 + k / 97);
-        ASSERT_EQ(code.run({from.begin(), to.begin()}, {rows, columns}), 0);
+        ASSERT_EQ(code.run({from.as<char>(), to.as<char>()}, {rows, columns}), 0);
         for (std::size_t r = 0; r < static_cast<std::size_t>(rows); ++r)
           for (std::size_t c = 0; c < static_cast<std::size_t>(columns); ++c)
-            ASSERT_EQ(std::memcmp(to.begin() + (c * static_cast<std::size_t>(rows) + r) * size,
-                                  from.begin() + (r * pitch + c) * size, size),
+            ASSERT_EQ(std::memcmp(to.as<char>() + (c * static_cast<std::size_t>(rows) + r) * size,
+                                  from.as<char>() + (r * pitch + c) * size, size),
                       0)
                 << name_of(dtype) << " " << rows << "x" << columns << ", row " << r << ", column "
                 << c;

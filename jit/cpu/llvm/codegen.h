@@ -21,7 +21,9 @@ struct CodegenTarget {
 };
 
 /// The host, with vectors of at most `vector_bytes` (16, 32, 64; 0: its widest).
-CodegenTarget host_target(std::int64_t vector_bytes = 0);
+/// @param amx  whether to take its matrix registers, which the process asks the system for, at the first such call, and then has until it
+///             ends
+CodegenTarget host_target(std::int64_t vector_bytes = 0, bool amx = true);
 
 /// Whether the target has an instruction set of LLVM's name `feature`.
 bool has_feature(const CodegenTarget& target, std::string_view feature);
@@ -29,6 +31,9 @@ bool has_feature(const CodegenTarget& target, std::string_view feature);
 bool has_bf16_dot(const CodegenTarget& target);
 /// Whether one multiplies groups of four bytes.
 bool has_byte_dot(const CodegenTarget& target);
+
+/// Whether it has registers that hold matrices of bytes and of bf16 (AMX), and the process may use them.
+bool has_amx(const CodegenTarget& target);
 
 /// Whether its registers hold tables of 256 bytes that one vector looks up in.
 bool has_byte_tables(const CodegenTarget& target);

@@ -128,6 +128,8 @@ void NestEmitter::operator()(const ContractStmt& s) {
   // Gathering costs as much as the arithmetic of several rows; packing what lies along the depth does not.
   if (s.group == 1 && s.b.row_stride.is_constant(1) && !s.b.column_stride.is_constant(1)) {
     contract_packed(tile);
+  } else if (takes_amx(s)) {
+    contract_by_amx(tile);
   } else {
     contract_rows(tile);
   }

@@ -75,8 +75,13 @@ void NestEmitter::emit() {
   }
   b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", function_));
   emit_prologue();
+  llvm::BasicBlock* entry = b_.GetInsertBlock();
+  llvm::BasicBlock* body = llvm::BasicBlock::Create(b_.getContext(), "body", function_);
+  b_.CreateBr(body);
+  b_.SetInsertPoint(body);
   emit_rows();
   b_.CreateRetVoid();
+  configure_amx(entry);
 }
 
 void NestEmitter::emit_prologue() {

@@ -230,6 +230,17 @@ class NestEmitter {
                      llvm::Value* mask);
   llvm::Value* pair_sum(llvm::Value* low, llvm::Value* high);
 
+  // amx_emitter.cpp: blocks of a contraction of groups by AMX.
+  struct AmxBlock;
+  bool takes_amx(const ContractStmt& s) const;
+  /// At the end of `entry`, if the kernel takes them; it gives them back where it returns.
+  void configure_amx(llvm::BasicBlock* entry);
+  void contract_by_amx(Tile& tile);
+  void amx_rows(Tile& tile);
+  void amx_copy(const Tile& tile, AmxBlock& block);
+  void amx_columns(const Tile& tile, AmxBlock& block);
+  void amx_block(const Tile& tile, const AmxBlock& block);
+
   // bits_emitter.cpp: products by numbers of a few bits.
   struct BitsTile;
   void contract_bits(const ContractStmt& s);
@@ -272,6 +283,7 @@ class NestEmitter {
   llvm::Module& module_;
   ScalarEmitter scalars_;
   llvm::Function* function_ = nullptr;
+  bool configures_amx_ = false;  ///< the kernel takes registers of AMX
   llvm::Value* status_ = nullptr;
   llvm::Value* scratch_ = nullptr;
   llvm::Value* begin_ = nullptr;  ///< of the parallel iterations

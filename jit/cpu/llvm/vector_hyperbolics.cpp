@@ -27,7 +27,7 @@ Value* VectorMath::sinh(Value* x) {
   return b_.CreateSelect(tiny, x, copy_sign(sum, x));
 }
 
-/// 1.5 ulp.
+/// 1.6 ulp.
 Value* VectorMath::cosh(Value* x) {
   Value* h = b_.CreateFMul(quarter_expm1(absolute(x)), real(2, x));
   Value* inverse = b_.CreateFDiv(real(0.5, x), fma(h, real(2, x), real(1, x)));
@@ -42,7 +42,7 @@ Value* VectorMath::log1p_of_far(Value* near, Value* far) {
   return b_.CreateSelect(beyond, more, logarithm);
 }
 
-/// 2.2 ulp. log(a + sqrt(a^2 + 1)) = log1p(a + a^2 / (1 + sqrt(a^2 + 1))) for a = |x|.
+/// 2.4 ulp. log(a + sqrt(a^2 + 1)) = log1p(a + a^2 / (1 + sqrt(a^2 + 1))) for a = |x|.
 Value* VectorMath::asinh(Value* x) {
   Value* magnitude = absolute(x);
   Value* a = at_most(magnitude, kFar);
@@ -52,7 +52,7 @@ Value* VectorMath::asinh(Value* x) {
   return copy_sign(log1p_of_far(near, magnitude), x);
 }
 
-/// 2.3 ulp. log(x + sqrt(x^2 - 1)) = log1p(t + sqrt(t (t + 2))) for t = x - 1.
+/// 2.7 ulp. log(x + sqrt(x^2 - 1)) = log1p(t + sqrt(t (t + 2))) for t = x - 1.
 Value* VectorMath::acosh(Value* x) {
   Value* t = b_.CreateFSub(at_most(x, kFar), real(1, x));
   Value* product = b_.CreateFMul(t, b_.CreateFAdd(t, real(2, x)));
@@ -62,7 +62,7 @@ Value* VectorMath::acosh(Value* x) {
   return b_.CreateSelect(undefined, llvm::ConstantFP::getNaN(x->getType()), result);
 }
 
-/// 2 ulp. log((1 + a) / (1 - a)) / 2 = log1p(2 a / (1 - a)) / 2 for a = |x|; below 1/2, where 1 - a is rounded, by 2 a + 2 a^2 / (1 - a).
+/// 2.4 ulp. log((1 + a) / (1 - a)) / 2 = log1p(2 a / (1 - a)) / 2 for a = |x|; below 1/2, where 1 - a is rounded, by 2 a + 2 a^2 / (1 - a).
 Value* VectorMath::atanh(Value* x) {
   Value* a = absolute(x);
   Value* twice = b_.CreateFAdd(a, a);
