@@ -55,6 +55,10 @@ llvm::GlobalVariable* configuration(llvm::Module& module) {
   return variable;
 }
 
+Value* register_number(llvm::IRBuilderBase& b, unsigned k) {
+  return b.getInt8(static_cast<std::uint8_t>(k));
+}
+
 }  // namespace
 
 /// Rows and columns of registers that a block of sums takes.
@@ -169,77 +173,84 @@ void NestEmitter::amx_columns(const Tile& tile, AmxBlock& block) {
   }
 }
 
+/// Loads all sums of a block, or stores them.
+void NestEmitter::amx_sums(const Tile& tile, const AmxBlock& block, bool stores) {
+  const ContractStmt& s = tile.s;
+  llvm::Type* type = scalars_.storage_type(nest_.buffers[s.acc].dtype, 0);
+  Value* row = b_.CreateNSWMul(block.row, b_.getInt64(static_cast<std::uint64_t>(s.tile_columns)));
+  Value* first = element_address(s.acc, b_.CreateNSWAdd(row, block.column));
+  Value* pitch =
+      b_.getInt64(static_cast<std::uint64_t>(s.tile_columns * kRowBytes / kRegisterColumns));
+  for (unsigned k = 0; k < block.rows * block.columns; ++k) {
+    const std::int64_t down = k / block.columns * kRegisterRows;
+    const std::int64_t across = k % block.columns * kRegisterColumns;
+    Value* at = b_.CreateGEP(
+        type, first, b_.getInt64(static_cast<std::uint64_t>(down * s.tile_columns + across)));
+    b_.CreateIntrinsic(stores ? Intrinsic::x86_tilestored64 : Intrinsic::x86_tileloadd64, {},
+                       {register_number(b_, k), at, pitch});
+  }
+}
+
 void NestEmitter::amx_block(const Tile& tile, const AmxBlock& block) {
   const ContractStmt& s = tile.s;
-  const NestBuffer& a = nest_.buffers[s.a.buffer];
-  llvm::Type* a_type = scalars_.storage_type(a.dtype, 0);
-  llvm::Type* b_type = scalars_.storage_type(nest_.buffers[s.b.buffer].dtype, 0);
-  const auto number = [&](unsigned k) { return b_.getInt8(static_cast<std::uint8_t>(k)); };
-  const auto at = [&](llvm::Type* type, Value* base, std::int64_t elements) {
-    return b_.CreateGEP(type, base, b_.getInt64(static_cast<std::uint64_t>(elements)));
-  };
-  const auto each_sum = [&](Intrinsic::ID move) {
-    llvm::Type* type = scalars_.storage_type(nest_.buffers[s.acc].dtype, 0);
-    Value* row =
-        b_.CreateNSWMul(block.row, b_.getInt64(static_cast<std::uint64_t>(s.tile_columns)));
-    Value* first = element_address(s.acc, b_.CreateNSWAdd(row, block.column));
-    constexpr std::int64_t kSumBytes = 4;
-    for (unsigned k = 0; k < block.rows * block.columns; ++k) {
-      const std::int64_t down = k / block.columns * kRegisterRows;
-      const std::int64_t across = k % block.columns * kRegisterColumns;
-      b_.CreateIntrinsic(move, {},
-                         {number(k), at(type, first, down * s.tile_columns + across),
-                          b_.getInt64(static_cast<std::uint64_t>(kSumBytes * s.tile_columns))});
-    }
-  };
   if (s.accumulate) {
-    each_sum(Intrinsic::x86_tileloadd64);
+    amx_sums(tile, block, false);
   } else {
     for (unsigned k = 0; k < block.rows * block.columns; ++k)
-      b_.CreateIntrinsic(Intrinsic::x86_tilezero, {}, {number(k)});
+      b_.CreateIntrinsic(Intrinsic::x86_tilezero, {}, {register_number(b_, k)});
   }
-  const std::int64_t step = kRegisterColumns * s.group;  // elements of a
-  Value* a_bytes = b_.CreateNSWMul(tile.a_row, b_.getInt64(size_of(a.dtype)));
-  Value* b_bytes =
-      b_.getInt64(static_cast<std::uint64_t>(s.tile_columns * kRowBytes / kRegisterColumns));
   Value* first_a = element_address(
       s.a.buffer, b_.CreateNSWAdd(tile.a_base, b_.CreateNSWMul(block.row, tile.a_row)));
   Value* first_b = element_address(
       s.b.buffer, b_.CreateNSWAdd(tile.b_base, b_.CreateNSWMul(block.column, tile.b_column)));
   loop(b_.getInt64(0), block.depth, kRegisterColumns, {}, [&](Value* k, const Values&) {
-    Value* along = b_.CreateNSWMul(k, b_.getInt64(static_cast<std::uint64_t>(s.group)));
-    Value* down = b_.CreateNSWMul(k, tile.b_row);
-    Value* right = b_.CreateGEP(b_type, first_b, down);
-    if (block.copy != nullptr) {
-      auto* line = llvm::FixedVectorType::get(b_.getInt8Ty(), kRowBytes);
-      for (unsigned r = 0; r < kRegisterRows; ++r) {
-        Value* row = b_.CreateAlignedLoad(line, b_.CreateGEP(a_type, block.copied_rows[r], along),
-                                          llvm::Align(kReadAlignment));
-        b_.CreateAlignedStore(row, at(b_.getInt8Ty(), block.copy, r * kRowBytes),
-                              llvm::Align(kRowBytes));
-      }
-    }
-    for (unsigned r = 0; r < block.rows; ++r) {
-      Value* left = b_.CreateGEP(a_type, first_a, along);
-      left =
-          b_.CreateGEP(a_type, left, b_.CreateNSWMul(tile.a_row, b_.getInt64(r * kRegisterRows)));
-      const bool copied = block.copy != nullptr;
-      b_.CreateIntrinsic(Intrinsic::x86_tileloadd64, {},
-                         {number(kFirstLeft + r), copied ? block.copy : left,
-                          copied ? b_.getInt64(kRowBytes) : a_bytes});
-    }
-    for (unsigned c = 0; c < block.columns; ++c) {
-      const unsigned held = kFirstRight + c % 2;
-      b_.CreateIntrinsic(Intrinsic::x86_tileloadd64, {},
-                         {number(held), at(b_type, right, c * step), b_bytes});
-      for (unsigned r = 0; r < block.rows; ++r)
-        b_.CreateIntrinsic(is_floating(s.dtype) ? Intrinsic::x86_tdpbf16ps : Intrinsic::x86_tdpbusd,
-                           {},
-                           {number(r * block.columns + c), number(kFirstLeft + r), number(held)});
-    }
+    amx_step(tile, block, first_a, first_b, k);
     return Values{};
   });
-  each_sum(Intrinsic::x86_tilestored64);
+  amx_sums(tile, block, true);
+}
+
+/// 16 groups of the depth from `k` on. Each register is loaded next to its first product.
+void NestEmitter::amx_step(const Tile& tile, const AmxBlock& block, Value* first_a, Value* first_b,
+                           Value* k) {
+  const ContractStmt& s = tile.s;
+  const DType dtype = nest_.buffers[s.a.buffer].dtype;
+  llvm::Type* element = scalars_.storage_type(dtype, 0);
+  Value* along = b_.CreateNSWMul(k, b_.getInt64(static_cast<std::uint64_t>(s.group)));
+  Value* left = b_.CreateGEP(element, first_a, along);
+  Value* left_pitch = b_.CreateNSWMul(tile.a_row, b_.getInt64(size_of(dtype)));
+  Value* right = b_.CreateGEP(element, first_b, b_.CreateNSWMul(k, tile.b_row));
+  Value* right_pitch =
+      b_.getInt64(static_cast<std::uint64_t>(s.tile_columns * kRowBytes / kRegisterColumns));
+  if (block.copy != nullptr) {
+    auto* line = llvm::FixedVectorType::get(b_.getInt8Ty(), kRowBytes);
+    for (unsigned r = 0; r < kRegisterRows; ++r) {
+      Value* row = b_.CreateAlignedLoad(line, b_.CreateGEP(element, block.copied_rows[r], along),
+                                        llvm::Align(kReadAlignment));
+      b_.CreateAlignedStore(row, b_.CreateGEP(line, block.copy, b_.getInt64(std::uint64_t{r})),
+                            llvm::Align(kRowBytes));
+    }
+    left = block.copy;
+    left_pitch = b_.getInt64(kRowBytes);
+  }
+  const Intrinsic::ID multiply =
+      is_floating(s.dtype) ? Intrinsic::x86_tdpbf16ps : Intrinsic::x86_tdpbusd;
+  const std::int64_t width = kRegisterColumns * s.group;  // of columns in a row of b
+  for (unsigned r = 0; r < block.rows; ++r) {
+    Value* rows = b_.CreateNSWMul(tile.a_row, b_.getInt64(r * kRegisterRows));
+    Value* left_number = register_number(b_, kFirstLeft + r);
+    b_.CreateIntrinsic(Intrinsic::x86_tileloadd64, {},
+                       {left_number, b_.CreateGEP(element, left, rows), left_pitch});
+    for (unsigned c = 0; c < block.columns; ++c) {
+      Value* right_number = register_number(b_, kFirstRight + c % 2);
+      Value* columns = b_.getInt64(static_cast<std::uint64_t>(c * width));
+      if (r == 0)
+        b_.CreateIntrinsic(Intrinsic::x86_tileloadd64, {},
+                           {right_number, b_.CreateGEP(element, right, columns), right_pitch});
+      b_.CreateIntrinsic(multiply, {},
+                         {register_number(b_, r * block.columns + c), left_number, right_number});
+    }
+  }
 }
 
 }  // namespace heddle::jit::cpu

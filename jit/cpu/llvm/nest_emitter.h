@@ -240,6 +240,9 @@ class NestEmitter {
   void amx_copy(const Tile& tile, AmxBlock& block);
   void amx_columns(const Tile& tile, AmxBlock& block);
   void amx_block(const Tile& tile, const AmxBlock& block);
+  void amx_sums(const Tile& tile, const AmxBlock& block, bool stores);
+  void amx_step(const Tile& tile, const AmxBlock& block, llvm::Value* first_a, llvm::Value* first_b,
+                llvm::Value* k);
 
   // bits_emitter.cpp: products by numbers of a few bits.
   struct BitsTile;
