@@ -213,6 +213,10 @@ void ModelOptions::add_to(CLI::App& command, bool with_model) {
   command.add_option("--device", device, "cpu, cuda, cuda:N, cuda-sim or reference");
   command.add_option("--threads", threads, "worker threads; 0: all cores")->check(check_count);
   const std::string unused = with_model ? "" : " (not used: cases bring their inputs)";
+  command
+      .add_option("--pass", passes,
+                  "NAME: a pass that is off by default, such as bf16-products (see the README)")
+      ->allow_extra_args(false);
   command.add_option("--shape", shapes, "NAME=1x128: sizes of an input" + unused)
       ->allow_extra_args(false);
   command.add_option("--input", inputs, "NAME=FILE: a .npy or .pb file" + unused)
@@ -227,6 +231,7 @@ EngineOptions ModelOptions::engine_options() const {
   result.donate.insert(donate.begin(), donate.end());
   result.device = Device::parse(device);
   result.threads = threads;
+  for (const std::string& name : passes) result.passes.push_back({.name = name});
   return result;
 }
 

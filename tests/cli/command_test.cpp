@@ -69,6 +69,27 @@ TEST_F(Command, RunPrintsEachOutput) {
   EXPECT_THAT(ran.out, HasSubstr("f32[2, 4] = ["));
 }
 
+/// 1 + 2^-8 is 1 in bf16.
+TEST_F(Command, PassesThatAreOffByDefaultRunWhereTheyAreNamed) {
+  std::string weights = "1.00390625";
+  for (int k = 1; k < 64 * 8; ++k) weights += ", 0";
+  write_file(path("product.hir"),
+             "graph @main(%x: f32[1, 64] \"x\") {\n"
+             "  %w = const [" +
+                 weights +
+                 "]: f32[64, 8]\n"
+                 "  %y = matmul(%x, %w)\n"
+                 "  return %y\n"
+                 "}\n");
+  write_file(path("x.npy"), npy("(1, 64)", std::vector<float>(64, 1)));
+  const std::string command = "run " + path("product.hir") + " --input x=" + path("x.npy");
+  EXPECT_THAT(run(command).out, HasSubstr("[1.0039"));
+  EXPECT_THAT(run(command + " --pass bf16-weights").out, HasSubstr("[1, "));
+  const Ran unknown = run(command + " --pass frobnicate");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("bf16-products"));
+}
+
 TEST_F(Command, RunReadsAndWritesNpy) {
   write_file(path("in.npy"), npy("(1, 4)", {-1, 2, -3, 4}));
   const Ran ran =

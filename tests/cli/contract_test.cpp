@@ -186,7 +186,7 @@ TEST_F(Contract, UnknownOptionsAreWrongUsage) {
 
 TEST_F(Contract, EveryCommandButOptTakesTheModelsOptions) {
   for (const std::string command : {"run", "verify", "bench", "plan"})
-    for (const std::string option : {"--device", "--threads", "--shape", "--input"})
+    for (const std::string option : {"--device", "--threads", "--shape", "--input", "--pass"})
       EXPECT_THAT(run(command + " --help").out, HasSubstr(option)) << command;
   EXPECT_THAT(run("opt --help").out, Not(HasSubstr("--device")));
 }
