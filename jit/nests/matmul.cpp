@@ -155,19 +155,39 @@ class MatmulNest {
            !right_.strides.back().is_constant(1);
   }
 
-  /// Whether parts of the right operand are copied for each tile. Blocks of 16 registers go through its rows many times, and rows of a
-  /// large one lie on pages of their own; 64 of a tile, copied, lie on few. 0.64 to 0.92 of the time for 16 to 128 rows by matrices of
-  /// 2 MB and more, 0.96 to 1.2 by smaller ones, which are left where they are (Zen 3).
+  /// Whether parts of the right operand are copied for each tile. Blocks go through its rows many times, and rows of a large one lie on
+  /// pages of their own and share few sets of the first-level cache; those of a tile, copied, lie on few pages. 0.64 to 0.92 of the time
+  /// for 16 to 128 rows by matrices of 2 MB and more with AVX2 (Zen 3), 0.34 to 0.92 with AVX-512 (Xeon); 0.96 to 1.2 by smaller ones,
+  /// which are left where they are.
   bool copies_each_tile(const SymExpr& rows) const {
     constexpr std::int64_t kLargeBytes = 2 * 1024 * 1024;
+    if (panels_ || ctx_.options().target != LowerOptions::Target::Cpu ||
+        ctx_.options().vector_bytes <= 16 || !is_floating(accumulator_))
+      return false;
     const SymExpr elements = depth_ * out_.back();
-    const auto each = static_cast<std::int64_t>(size_of(ctx_.node().input(1).meta().dtype));
-    const bool is_large = elements.is_constant() && elements.constant() * each >= kLargeBytes;
+    const bool is_large =
+        elements.is_constant() && elements.constant() * right_bytes() >= kLargeBytes;
     const bool lies_apart = !right_.strides[right_.strides.size() - 2].is_constant(kTileColumns) &&
                             right_.strides.back().is_constant(1);
     const bool are_few = rows.is_constant() && rows.constant() < kRowsOfACopy;
-    return !panels_ && has_few_registers() && is_floating(accumulator_) && is_large && lies_apart &&
-           !are_few;
+    return (is_large || crosses_lines()) && lies_apart && !are_few;
+  }
+
+  std::int64_t right_bytes() const {
+    return static_cast<std::int64_t>(size_of(ctx_.node().input(1).meta().dtype));
+  }
+
+  /// Whether vectors of the right operand, as long as a line, mostly lie on two, and each is read often enough for a copy where none
+  /// does: 256 rows by 256 x 196 take 0.85 of the time, 64 by 200 x 900 as well; by 64 columns or 64 rows they would take 1.06 to 1.3.
+  bool crosses_lines() const {
+    constexpr std::int64_t kLineBytes = 64;
+    constexpr std::int64_t kLeastDepth = 192;
+    const SymExpr& stride = right_.strides[right_.strides.size() - 2];
+    const SymExpr& columns = out_.back();
+    return ctx_.options().vector_bytes == kLineBytes && stride.is_constant() &&
+           stride.constant() * right_bytes() % kLineBytes != 0 && depth_.is_constant() &&
+           depth_.constant() >= kLeastDepth && columns.is_constant() &&
+           columns.constant() >= 2 * kTileColumns;
   }
 
   /// Rows of the largest tile that leaves enough of them for many threads.
@@ -290,12 +310,13 @@ class MatmulNest {
     b_.end_for();
   }
 
-  /// A part of a panel of 16 bits: few rows widen it as they go, others share a wide copy.
+  /// A part of a panel of 16 bits: few rows widen it as they go, others share a wide copy, and are copied too, as each of their elements is
+  /// read for many columns.
   void contract_narrow(TileOperand part, TileOperand a, const SymExpr& depth) {
     constexpr std::int64_t kFewRows = 2;
     b_.begin_if(compare(b_, ScalarOp::Gt, rows_, kFewRows));
     TileOperand wide = copied_part(b_, part, depth, columns_, accumulator_);
-    contract(depth, has_few_registers() ? copied_rows(a, depth) : a, std::move(wide), true);
+    contract(depth, copied_rows(a, depth), std::move(wide), true);
     b_.end_if();
     b_.begin_if(compare(b_, ScalarOp::Le, rows_, kFewRows));
     contract(depth, std::move(a), std::move(part), true);

@@ -1,4 +1,5 @@
-// Products by large matrices that are given with each call: parts of them are copied where registers are few.
+// Products by large matrices that are given with each call, and by those whose rows begin within lines of the caches: parts of them are
+// copied.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -24,13 +25,27 @@ TEST(GivenProducts, CopyPartsOfALargeMatrix) {
   for (const auto& [rows, sizes] : std::vector<std::pair<std::string, std::vector<std::int64_t>>>{
            {"16", {}}, {"40", {}}, {"70", {}}, {"2, 33", {}}, {"s0", {0, 3, 16, 50}}}) {
     const ir::Graph graph = given_product(fmt::format("f32[{}, 700]", rows), "f32[700, 761]");
-    ASSERT_TRUE(copies(graph)) << rows;
-    const jit::Program program = jit::lower(graph, {.vector_bytes = 32});
-    if (sizes.empty())
-      expect_program_right(graph, program, random_arguments(graph, {}), as_code(), 1e-4);
-    for (const std::int64_t size : sizes)
-      expect_program_right(graph, program, random_arguments(graph, {size}), as_code(), 1e-4);
+    for (const std::int64_t vector_bytes : {32, 64}) {
+      ASSERT_TRUE(copies(graph, vector_bytes)) << rows;
+      const jit::Program program = jit::lower(graph, {.vector_bytes = vector_bytes});
+      if (sizes.empty())
+        expect_program_right(graph, program, random_arguments(graph, {}), as_code(), 1e-4);
+      for (const std::int64_t size : sizes)
+        expect_program_right(graph, program, random_arguments(graph, {size}), as_code(), 1e-4);
+    }
   }
+}
+
+/// Vectors of 64 bytes that mostly lie on two lines.
+TEST(GivenProducts, CopyRowsThatBeginWithinLines) {
+  const ir::Graph graph = given_product("f32[40, 200]", "f32[200, 196]");
+  EXPECT_TRUE(copies(graph, 64));
+  EXPECT_FALSE(copies(graph, 32));
+  expect_program_right(graph, jit::lower(graph, {.vector_bytes = 64}), random_arguments(graph, {}),
+                       as_code(), 1e-4);
+  EXPECT_FALSE(copies(given_product("f32[40, 200]", "f32[200, 192]"), 64));
+  EXPECT_FALSE(copies(given_product("f32[40, 100]", "f32[100, 196]"), 64));
+  EXPECT_FALSE(copies(given_product("f32[40, 200]", "f32[200, 100]"), 64));
 }
 
 TEST(GivenProducts, CopyPartsOfEachOfABatch) {
@@ -43,7 +58,7 @@ TEST(GivenProducts, CopyPartsOfEachOfABatch) {
 TEST(GivenProducts, CopyNothingElse) {
   const std::string_view large = "f32[700, 761]";
   EXPECT_FALSE(copies(given_product("f32[15, 700]", large)));
-  EXPECT_FALSE(copies(given_product("f32[40, 700]", large), 64));
+  EXPECT_FALSE(copies(given_product("f32[40, 700]", large), 16));
   EXPECT_FALSE(copies(given_product("f32[40, 700]", "f32[700, 700]")));
   EXPECT_FALSE(copies(given_product("f32[40, 700]", "f32[700, s0]")));
   EXPECT_FALSE(copies(given_product("f32[40, 8500]", "f32[8500, 64]")));
