@@ -1,6 +1,8 @@
 // Products that may round to bf16, by constant weights, as products of packed pairs where the CPU multiplies these.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <tuple>
 
 #include "jit/lower/pack_weights.h"
 #include "tests/jit/nests_support.h"
@@ -44,6 +46,26 @@ TEST(Bf16Products, OfAnyShape) {
     const ir::Graph graph = b.finish();
     for (const std::int64_t rows : {0, 1, 2, 33})
       expect_exact_pairs(graph, {whole_numbers(f32, {rows, 2, depth})});
+  }
+}
+
+/// For matrix registers parts of the depth are deeper, and multiples of 16 groups: one up to 256 groups, which needs no sums from before.
+TEST(Bf16Products, PartsOfTheDepthForMatrixRegisters) {
+  const jit::LowerOptions amx{.bf16_dot = true, .amx = true};
+  for (const auto& [depth, parts, each] :
+       {std::tuple{64, 1, 32}, {300, 1, 160}, {512, 1, 256}, {700, 2, 176}, {1100, 3, 192}}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(f32, {"s0", std::to_string(depth).c_str()}), "x");
+    b.output(b.emit("matmul", {x, whole_weights(b, f32, {depth, 70})}, kAllowed));
+    const ir::Graph graph = b.finish();
+    const jit::Program program = jit::lower(graph, amx);
+    const std::string nests = nests_of(program);
+    EXPECT_EQ(nests.find("contract l0 = ") != std::string::npos, parts == 1) << depth;
+    if (parts > 1) {
+      EXPECT_NE(nests.find(fmt::format("min({}*", -each)), std::string::npos) << nests;
+    }
+    for (const std::int64_t rows : {1, 33})
+      expect_program_right(graph, program, {whole_numbers(f32, {rows, depth})}, as_code(), 0);
   }
 }
 
