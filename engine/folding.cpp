@@ -1,7 +1,10 @@
 #include "engine/folding.h"
 
 #include <future>
+#include <optional>
 #include <utility>
+
+#include "jit/copy_nest.h"
 
 namespace heddle::engine {
 namespace {
@@ -17,16 +20,24 @@ class CpuFolding final : public FoldingKernels {
   void submit(std::vector<std::shared_ptr<const jit::Nest>> nests) override {
     nests_ = std::move(nests);
     kernels_.resize(nests_.size());
-    for (std::size_t k = 0; k < nests_.size(); ++k)
-      if (nests_[k] != nullptr) kernels_[k] = compiler_.submit(nests_[k]);
+    copies_.resize(nests_.size());
+    for (std::size_t k = 0; k < nests_.size(); ++k) {
+      if (nests_[k] == nullptr) continue;
+      copies_[k] = jit::CopyNest::of(*nests_[k]);
+      if (!copies_[k]) kernels_[k] = compiler_.submit(nests_[k]);
+    }
   }
 
   std::int32_t run(std::uint32_t number, std::span<const ir::Literal* const> buffers,
                    std::span<const std::int64_t> sizes) override {
-    const jit::CpuKernelPtr kernel = kernels_[number].get();
     std::vector<void*> addresses;
     for (const ir::Literal* buffer : buffers)
       addresses.push_back(const_cast<void*>(buffer->unaligned_data()));
+    if (copies_[number]) {
+      copies_[number]->run(addresses);
+      return 0;
+    }
+    const jit::CpuKernelPtr kernel = kernels_[number].get();
     const auto bytes =
         kernel->scratch_bytes.evaluate_sizes(sizes) + static_cast<std::int64_t>(kScratchAlignment);
     const ir::Literal scratch(u8, {bytes});
@@ -44,6 +55,7 @@ class CpuFolding final : public FoldingKernels {
  private:
   jit::CompileService& compiler_;
   std::vector<std::shared_ptr<const jit::Nest>> nests_;
+  std::vector<std::optional<jit::CopyNest>> copies_;  ///< nests that are run as they are
   std::vector<std::shared_future<jit::CpuKernelPtr>> kernels_;
 };
 

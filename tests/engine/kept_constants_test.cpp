@@ -51,6 +51,16 @@ class KeptConstantsTest : public hd::tests::FolderTest {
   }
 };
 
+/// To compile what only puts weights into another order would take longer than to do it.
+TEST_F(KeptConstantsTest, AnotherOrderTakesNoKernel) {
+  const hd::Tensor weights = matrix(kSize, kSize + 1, 0);
+  hd::Engine engine([weights](const hd::Tensor& x) { return hd::matmul(x, weights); },
+                    {.cache_dir = folder_, .keep_constants = false});
+  engine.run({matrix(3, kSize, 1)});
+  if (engine.stats().kernels == 0) GTEST_SKIP() << "no code generation";
+  EXPECT_EQ(engine.stats().kernels_compiled, 1u);
+}
+
 TEST_F(KeptConstantsTest, TheSecondStartFindsThem) {
   const hd::Tensor weights = matrix(kSize, kSize, 0);
   const Start first = start(weights);

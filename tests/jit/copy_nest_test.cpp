@@ -1,0 +1,97 @@
+// Nests that only move elements give the same without being compiled, and others are told from them.
+#include "jit/copy_nest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+#include "jit/lower/group_panels.h"
+#include "jit/lower/pack_weights.h"
+#include "tests/jit/nests_support.h"
+
+namespace heddle::test {
+namespace {
+
+using ir::GraphBuilder;
+using ir::Value;
+
+/// How many nests of `graph` move elements only. All results are as the evaluator has them, theirs without the interpreter.
+int copies_in(const ir::Graph& graph) {
+  int copies = 0;
+  const jit::Program program = lowered(graph);
+  const auto runner = [&](const jit::Nest& nest, std::span<const InterpreterBuffer> buffers,
+                          std::span<const std::int64_t> sizes) {
+    const auto copy = jit::CopyNest::of(nest);
+    if (!copy) return interpret(nest, buffers, sizes);
+    ++copies;
+    std::vector<void*> addresses;
+    for (const InterpreterBuffer& buffer : buffers) addresses.push_back(buffer.data);
+    copy->run(addresses);
+    return 0;
+  };
+  expect_program_right(graph, program, random_arguments(graph, {}), {.runner = runner}, 0);
+  return copies;
+}
+
+int copies_in(const std::string& body, const std::string& type) {
+  return copies_in(ir::parse("graph @main(%x: " + type + ") {\n" + body + "  return %y\n}\n"));
+}
+
+TEST(CopyNest, TurnsMatricesOfEveryDType) {
+  for (const char* dtype : {"f32", "f64", "bf16", "u8", "i64", "bool"})
+    EXPECT_EQ(copies_in("  %t = permute(%x) {perm = [1, 0]}\n  %y = clone(%t)\n",
+                        std::string(dtype) + "[70, 100]"),
+              1)
+        << dtype;
+}
+
+TEST(CopyNest, MovesDimensionsAndParts) {
+  EXPECT_EQ(
+      copies_in("  %t = permute(%x) {perm = [2, 0, 3, 1]}\n  %y = clone(%t)\n", "f32[5, 7, 3, 33]"),
+      1);
+  EXPECT_EQ(copies_in("  %t = slice(%x) {start = [1, 2], limit = [9, 90], stride = [2, 3]}\n"
+                      "  %y = clone(%t)\n",
+                      "f32[10, 100]"),
+            1);
+}
+
+/// Panels as weights have them, whose last columns, and rows of the last group, are zeros.
+TEST(CopyNest, FillsPanelsUpWithZeros) {
+  for (const std::int64_t columns : {64, 100, 7}) {
+    GraphBuilder b("main");
+    b.output(jit::emit_panels(b, b.input(tensor(f32, {"50", std::to_string(columns).c_str()}), "x"),
+                              64));
+    EXPECT_EQ(copies_in(b.finish()), 1) << columns;
+  }
+  for (const std::int64_t depth : {48, 50}) {
+    GraphBuilder b("main");
+    b.output(jit::emit_group_panels(
+        b, b.input(tensor(i8, {std::to_string(depth).c_str(), "90"}), "x"), 4));
+    EXPECT_EQ(copies_in(b.finish()), 1) << depth;
+  }
+}
+
+TEST(CopyNest, SeveralResultsOfOneKernel) {
+  const ir::Graph graph = ir::parse(
+      "graph @main(%x: f32[32, 40], %z: f32[32, 40]) {\n"
+      "  %a = permute(%x) {perm = [1, 0]}\n  %b = permute(%z) {perm = [1, 0]}\n"
+      "  %c = clone(%a)\n  %d = clone(%b)\n  return %c, %d\n}\n");
+  EXPECT_GE(copies_in(graph), 1);
+}
+
+TEST(CopyNest, LeavesWhatComputesOrDependsOnSizes) {
+  EXPECT_EQ(copies_in("  %y = neg(%x)\n", "f32[70]"), 0);
+  EXPECT_EQ(copies_in("  %y = convert(%x) {dtype = bf16}\n", "f32[70]"), 0);
+  EXPECT_EQ(
+      copies_in("  %n = const 2: f32\n  %y = pad(%x, %n) {low = [0], high = [3]}\n", "f32[70]"), 0);
+  EXPECT_EQ(copies_in("  %y = reduce_sum(%x) {axes = [0]}\n", "i64[70, 3]"), 0);
+  const ir::Graph any = ir::parse(
+      "graph @main(%x: f32[s0, 40]) {\n  %t = permute(%x) {perm = [1, 0]}\n"
+      "  %y = clone(%t)\n  return %y\n}\n");
+  const jit::Program program = lowered(any);
+  ASSERT_EQ(program.kernels.size(), 1u);
+  EXPECT_FALSE(jit::CopyNest::of(*program.kernels[0].nest));
+}
+
+}  // namespace
+}  // namespace heddle::test
