@@ -178,7 +178,7 @@ class MatmulNest {
   }
 
   /// Whether vectors of the right operand, as long as a line, mostly lie on two, and each is read often enough for a copy where none
-  /// does: 256 rows by 256 x 196 take 0.85 of the time, 64 by 200 x 900 as well; by 64 columns or 64 rows they would take 1.06 to 1.3.
+  /// does: 256 rows by 256 x 196 take 0.85 of the time, 64 by 200 x 900 as well; 64 columns, or a depth of 64, would take 1.06 to 1.3.
   bool crosses_lines() const {
     constexpr std::int64_t kLineBytes = 64;
     constexpr std::int64_t kLeastDepth = 192;
@@ -409,7 +409,8 @@ class MatmulNest {
     const bool whole =
         b_.simplify(mod(depth_, group_)).is_constant(0) && left_.strides.back().is_constant(1);
     const std::int64_t most = part_groups(groups, whole);
-    const bool is_one_part = groups.is_constant() && groups.constant() <= most;
+    const bool is_one_part =
+        ctx_.options().amx && groups.is_constant() && groups.constant() <= most;
     if (!is_one_part) clear(rows_ * kTileColumns);
     if (rest_) begin_rest(number);
     const SymExpr blocks = is_one_part ? SymExpr(1) : ceildiv(groups, most);

@@ -154,10 +154,6 @@ std::string emit_file(llvm::Module& module, llvm::TargetMachine& machine,
   return std::string(bytes.str());
 }
 
-}  // namespace
-
-namespace {
-
 /// A process has AMX's registers when it asks for them, once, and the system has room for them wherever a signal may come.
 bool may_use_amx() {
 #if defined(__linux__) && defined(__x86_64__)
