@@ -7,11 +7,14 @@
 #include "ir/text.h"
 #include "jit/lower/group_panels.h"
 #include "jit/lower/pack_weights.h"
+#include "jit/nest_builder.h"
 #include "tests/jit/nests_support.h"
 
 namespace heddle::test {
 namespace {
 
+using base::Symbol;
+using base::SymExpr;
 using ir::GraphBuilder;
 using ir::Value;
 
@@ -77,6 +80,26 @@ TEST(CopyNest, SeveralResultsOfOneKernel) {
       "  %a = permute(%x) {perm = [1, 0]}\n  %b = permute(%z) {perm = [1, 0]}\n"
       "  %c = clone(%a)\n  %d = clone(%b)\n  return %c, %d\n}\n");
   EXPECT_GE(copies_in(graph), 1);
+}
+
+/// Elements that one place after the other is evaluated for: few are moved so, many would take longer than to compile.
+TEST(CopyNest, LeavesLongUnevenOnes) {
+  for (const std::int64_t rows : {10, 1000}) {
+    jit::NestBuilder b("uneven");
+    const SymExpr count = rows * 200;
+    const auto from = b.add_global(f32, count);
+    const auto to = b.add_global(f32, count);
+    const Symbol row = b.new_axis(rows);
+    b.set_parallel(row, rows);
+    const Symbol k = b.begin_for(200, jit::ForStmt::Kind::Serial);
+    const Symbol one = b.begin_for(1, jit::ForStmt::Kind::Vector);
+    const SymExpr at = SymExpr(row) * 200 + SymExpr(one);
+    const SymExpr turned = 20 * mod(SymExpr(k), 10) + floordiv(SymExpr(k), 10);
+    b.store(to, at + SymExpr(k), b.load(from, at + turned));
+    b.end_for();
+    b.end_for();
+    EXPECT_EQ(jit::CopyNest::of(b.finish()).has_value(), rows == 10) << rows;
+  }
 }
 
 TEST(CopyNest, LeavesWhatComputesOrDependsOnSizes) {
