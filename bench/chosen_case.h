@@ -9,6 +9,13 @@
 
 namespace heddle::bench {
 
+/// Makes `call(k)` for k from 0 to `calls`. scripts/count_instructions counts what this function does and nothing else, so its name
+/// stays and it is not inlined.
+template <typename Call>
+[[gnu::noinline]] void counted_calls(int calls, Call&& call) {
+  for (int k = 0; k < calls; ++k) call(k);
+}
+
 /// Calls `make(case, calls)` for what the arguments name. @return the program's exit status.
 template <typename Case, typename Make>
 int make_chosen_case(int argc, char** argv, const std::map<std::string, Case>& cases, Make&& make) {

@@ -70,7 +70,7 @@ void repeat(const Driver& driver, int calls, Call&& call) {
   }
   driver.idle(true);
   const auto start = std::chrono::steady_clock::now();
-  for (int k = 0; k < calls; ++k) call();
+  hd::bench::counted_calls(calls, [&](int) { call(); });
   const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
   std::cout << "ns " << took.count() / calls << '\n' << driver.called();
   driver.idle(false);
