@@ -128,6 +128,39 @@ TEST(RowConv, OfFewChannelsToMany) {
     expect_right(Mixed{.sizes = {"s0", "s1", "s2"}}, sizes);
 }
 
+/// 7 taps along a row: with vectors of 64 bytes two of these at a time, where the channels are whole pairs of them.
+TEST(RowConv, OfFewChannelsToPairsOfVectors) {
+  const auto lowered_for = [](const Mixed& c, std::int64_t bytes) {
+    return jit::lower(graph_of(c),
+                      {.target = jit::LowerOptions::Target::Cpu, .vector_bytes = bytes});
+  };
+  const auto is_paired = [&](const Mixed& c, std::int64_t bytes) {
+    return nests_of(lowered_for(c, bytes)).find("< 16 {") != std::string::npos;
+  };
+  const auto square = [](std::int64_t results, std::vector<const char*> sizes) {
+    return Mixed{
+        .results = results, .kernel = {7, 7}, .low = {3, 3}, .high = {3, 3}, .sizes = sizes};
+  };
+  const Mixed wide = square(96, {"1", "9", "40"});
+  EXPECT_TRUE(is_paired(wide, 64));
+  EXPECT_FALSE(is_paired(wide, 32));
+  EXPECT_FALSE(is_paired(square(48, wide.sizes), 64));
+  for (const std::int64_t results : {32, 64, 96})
+    for (const char* width : {"1", "15", "16", "31"})
+      for (const bool biased : {false, true}) {
+        Mixed c = square(results, {"2", "9", width});
+        c.biased = biased;
+        const ir::Graph graph = graph_of(c);
+        expect_program_right(graph, lowered_for(c, 64), random_arguments(graph, {}), as_code(),
+                             1e-5);
+      }
+  const Mixed open = square(64, {"s0", "s1", "s2"});
+  const ir::Graph graph = graph_of(open);
+  for (const Ints& sizes : {Ints{1, 1, 1}, Ints{2, 3, 41}})
+    expect_program_right(graph, lowered_for(open, 64), random_arguments(graph, sizes), as_code(),
+                         1e-5);
+}
+
 struct Narrow {
   std::int64_t groups = 8, channels = 4, results = 4;  ///< of each group
   Ints kernel{3, 3}, strides{1, 1}, low{1, 1}, high{1, 1}, dilations{1, 1};
