@@ -5,9 +5,8 @@
 //     acc[rows, columns] = a[rows, k] . b[k, columns]
 //     for row in rows: for column in columns (vector): result(row, column, acc[row, column])
 //
-// Where panels, all of them, stay in the second-level cache, a block is one tile; where they do not, it is as many as stay there
-// themselves, so that neither rows nor panels come from memory more often than need be. Other right operands have one
-// block: their columns stay in the cache.
+// matmul_tiles.h says how many rows a tile and tiles a block have. Right operands that are no panels have one block: their columns
+// stay in the cache.
 //
 // A right operand that lies along the depth (k transposed, as in q.kT) is the contraction's own business, which turns it for each
 // tile: on the CPU tiles have more rows then.
@@ -21,6 +20,7 @@
 
 #include "jit/lower/index.h"
 #include "jit/lower/pack_weights.h"
+#include "jit/nests/matmul_tiles.h"
 #include "jit/nests/nests.h"
 #include "jit/nests/product.h"
 #include "jit/nests/support.h"
@@ -31,24 +31,10 @@ namespace {
 
 using ir::ScalarOp;
 
-constexpr std::int64_t kTileRows = 32;
-/// Tiles that keep many threads busy.
-constexpr std::int64_t kEnoughTiles = 24;
 constexpr std::int64_t kTileColumns = kPanelColumns;
-/// Rows that a copied part of the right operand is worth.
-constexpr std::int64_t kRowsOfACopy = 16;
 constexpr std::int64_t kPackDepth = 128;
 /// Of a part of a panel where blocks of 16 registers pass over it several times: half a first-level cache.
 constexpr std::int64_t kShortPanelBytes = 16 * 1024;
-/// Panels of so many bytes stay in a second-level cache beside the rows of a: 3136 rows by 256 x 64 take 0.85 times
-/// as long as where all rows come again for each panel. 1 MB of panels takes longer so, with rows that all stay
-/// there.
-constexpr std::int64_t kResidentBytes = 512 * 1024;
-/// Rows of a of so many bytes stay there while all panels are multiplied by them, where these do not and all rows are more than
-/// kFarBytes: 8649 rows by 480 x 480 go at 104 Gflop/s, which went at 88 with all rows for each panel. Rows of 1.6 MB go 4 % faster
-/// so, by 768 x 3072.
-constexpr std::int64_t kBlockBytes = 384 * 1024;
-constexpr std::int64_t kFarBytes = 4 * 1024 * 1024;
 
 class MatmulNest {
  public:
@@ -99,7 +85,7 @@ class MatmulNest {
     if (packs_each_tile() || copies_each_tile(rows))
       tile_rows_ = larger_tile(rows, batch * column_tiles);
     const SymExpr row_tiles = ceildiv(rows, tile_rows_);
-    const Blocks blocks = blocks_of(row_tiles);
+    const RowBlocks blocks = row_blocks(row_tiles);
     const SymExpr extent = batch * blocks.count * column_tiles * blocks.tiles;
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
@@ -155,76 +141,27 @@ class MatmulNest {
            !right_.strides.back().is_constant(1);
   }
 
-  /// Whether parts of the right operand are copied for each tile. Blocks go through its rows many times, and rows of a large one lie on
-  /// pages of their own and share few sets of the first-level cache; those of a tile, copied, lie on few pages. 0.64 to 0.92 of the time
-  /// for 16 to 128 rows by matrices of 2 MB and more with AVX2 (Zen 3), 0.34 to 0.92 with AVX-512 (Xeon); 0.96 to 1.2 by smaller ones,
-  /// which are left where they are.
+  /// Whether parts of the right operand are copied for each tile.
   bool copies_each_tile(const SymExpr& rows) const {
-    constexpr std::int64_t kLargeBytes = 2 * 1024 * 1024;
-    if (panels_ || ctx_.options().target != LowerOptions::Target::Cpu ||
-        ctx_.options().vector_bytes <= 16 || !is_floating(accumulator_))
-      return false;
-    const SymExpr elements = depth_ * out_.back();
-    const bool is_large =
-        elements.is_constant() && elements.constant() * right_bytes() >= kLargeBytes;
-    const bool lies_apart = !right_.strides[right_.strides.size() - 2].is_constant(kTileColumns) &&
-                            right_.strides.back().is_constant(1);
-    const bool are_few = rows.is_constant() && rows.constant() < kRowsOfACopy;
-    return (is_large || crosses_lines()) && lies_apart && !are_few;
+    return !panels_ && is_floating(accumulator_) &&
+           pays_to_copy(ctx_.options(),
+                        {.element_bytes = bytes_of(1),
+                         .depth = depth_,
+                         .columns = out_.back(),
+                         .depth_stride = right_.strides[right_.strides.size() - 2],
+                         .column_stride = right_.strides.back()},
+                        rows);
   }
 
-  std::int64_t right_bytes() const {
-    return static_cast<std::int64_t>(size_of(ctx_.node().input(1).meta().dtype));
+  /// Bytes of an element of operand k.
+  std::int64_t bytes_of(std::size_t k) const {
+    return static_cast<std::int64_t>(size_of(ctx_.node().input(k).meta().dtype));
   }
 
-  /// Whether vectors of the right operand, as long as a line, mostly lie on two, and each is read often enough for a copy where none
-  /// does: 256 rows by 256 x 196 take 0.85 of the time, 64 by 200 x 900 as well; 64 columns, or a depth of 64, would take 1.06 to 1.3.
-  bool crosses_lines() const {
-    constexpr std::int64_t kLineBytes = 64;
-    constexpr std::int64_t kLeastDepth = 192;
-    const SymExpr& stride = right_.strides[right_.strides.size() - 2];
-    const SymExpr& columns = out_.back();
-    return ctx_.options().vector_bytes == kLineBytes && stride.is_constant() &&
-           stride.constant() * right_bytes() % kLineBytes != 0 && depth_.is_constant() &&
-           depth_.constant() >= kLeastDepth && columns.is_constant() &&
-           columns.constant() >= 2 * kTileColumns;
-  }
-
-  /// Rows of the largest tile that leaves enough of them for many threads.
-  static std::int64_t larger_tile(const SymExpr& rows, const SymExpr& others) {
-    if (!rows.is_constant() || !others.is_constant()) return kTileRows;
-    for (const std::int64_t tile : {4 * kTileRows, 2 * kTileRows})
-      if (rows.constant() / tile * others.constant() >= kEnoughTiles) return tile;
-    return kTileRows;
-  }
-
-  /// Tiles of rows that take turns at each panel.
-  struct Blocks {
-    SymExpr count;
-    SymExpr tiles;               ///< of each
-    bool may_end_early = false;  ///< the last one may have fewer
-  };
-  Blocks blocks_of(const SymExpr& row_tiles) {
-    if (is_resident()) return {row_tiles, 1};
-    const auto each = static_cast<std::int64_t>(size_of(ctx_.node().input(0).meta().dtype));
-    if (!panels_ || !depth_.is_constant()) return {1, row_tiles};
-    const std::int64_t bytes = std::max<std::int64_t>(1, tile_rows_ * depth_.constant() * each);
-    const std::int64_t most = std::max<std::int64_t>(1, kBlockBytes / bytes);
-    const std::int64_t far = kFarBytes / bytes + 1;
-    if (row_tiles.is_constant() && row_tiles.constant() < far) return {1, row_tiles};
-    // 1 for fewer tiles than that.
-    const SymExpr is_far = min(floordiv(row_tiles, far), 1);
-    const SymExpr count = b_.simplify(is_far * (ceildiv(row_tiles, most) - 1) + 1);
-    const SymExpr tiles = b_.simplify(ceildiv(row_tiles, count));
-    return {count, tiles, !b_.simplify(count * tiles - row_tiles).is_constant(0)};
-  }
-
-  /// Whether panels, all of them, stay in a second-level cache.
-  bool is_resident() {
-    if (!panels_) return false;
-    const SymExpr count = base::product(ctx_.operand_sizes(1));
-    const auto each = static_cast<std::int64_t>(size_of(ctx_.node().input(1).meta().dtype));
-    return count.is_constant() && count.constant() * each <= kResidentBytes;
+  RowBlocks row_blocks(const SymExpr& row_tiles) {
+    if (!panels_) return {1, row_tiles};
+    return row_blocks_of(b_, row_tiles, depth_ * (tile_rows_ * bytes_of(0)),
+                         base::product(ctx_.operand_sizes(1)) * bytes_of(1));
   }
 
   void split_batch(SymExpr linear) {

@@ -1,0 +1,39 @@
+// How a matmul is cut into tiles, so that what several of them read stays in a cache.
+#pragma once
+
+#include "jit/nest_builder.h"
+#include "jit/program.h"
+
+namespace heddle::jit {
+
+/// Rows of a tile.
+inline constexpr std::int64_t kTileRows = 32;
+/// Rows that a copied part of the right operand is worth.
+inline constexpr std::int64_t kRowsOfACopy = 16;
+
+/// Rows of the largest tile that leaves enough of them for many threads.
+/// @param others  tiles beside each other, in all matrices
+std::int64_t larger_tile(const SymExpr& rows, const SymExpr& others);
+
+/// Tiles of rows that take turns at each panel.
+struct RowBlocks {
+  SymExpr count;
+  SymExpr tiles;               ///< of each
+  bool may_end_early = false;  ///< the last one may have fewer
+};
+/// Where panels, all of them, stay in the second-level cache, a block is one tile; where they do not, it is as many as stay there
+/// themselves, so that neither rows nor panels come from memory more often than need be.
+/// @param row_tiles  tiles of rows of a matrix
+RowBlocks row_blocks_of(const NestBuilder& b, const SymExpr& row_tiles, const SymExpr& tile_bytes,
+                        const SymExpr& panel_bytes);
+
+/// A right operand that lies in memory as it is given.
+struct GivenOperand {
+  std::int64_t element_bytes;
+  SymExpr depth, columns;
+  SymExpr depth_stride, column_stride;  ///< in elements
+};
+/// Whether it pays to copy parts of it for each tile of so many rows, rather than to read them where they lie.
+bool pays_to_copy(const LowerOptions& options, const GivenOperand& right, const SymExpr& rows);
+
+}  // namespace heddle::jit
