@@ -130,7 +130,7 @@ Scalar ElementEmitter::compute(Value value, const Index& index) {
     if (auto given = override_value(value, index)) return *given;
   }
   const Node& node = *value.node;
-  computed_.insert(&node);
+  if (is_computed_.insert(&node).second) computed_.push_back(&node);
   const ir::Lowering& ways = node.op().lowering;
   switch (graph_.class_of(&node)) {
     case NodeClass::View:

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "jit/lower/kernel_memory.h"
@@ -48,8 +49,8 @@ class ElementEmitter {
 
   NestBuilder& builder() { return builder_; }
   KernelMemory& memory() { return memory_; }
-  /// Nodes whose elements were computed.
-  const std::set<const Node*>& computed() const { return computed_; }
+  /// Nodes whose elements were computed, in the order in which they were first wanted.
+  const std::vector<const Node*>& computed() const { return computed_; }
 
  private:
   friend class NodeElements;
@@ -82,7 +83,8 @@ class ElementEmitter {
   std::vector<std::unordered_map<Key, Scalar, KeyHash>> scopes_;
   std::vector<Scalar> guards_;       ///< of the guards that are open; no scalar: holds everywhere
   std::set<ScalarId> true_, false_;  ///< constants of dtype bool
-  std::set<const Node*> computed_;
+  std::vector<const Node*> computed_;
+  std::unordered_set<const Node*> is_computed_;
 };
 
 }  // namespace heddle::jit
