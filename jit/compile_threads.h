@@ -25,6 +25,10 @@ class CompileThread {
   std::unique_ptr<Handle> handle_;
 };
 
+/// Calls `work` on a thread with such a stack, which nobody waits for.
+/// @return false where the system has no thread more.
+bool start_compile_thread(std::function<void()> work);
+
 /// Calls `work` on as many such threads, or on fewer where the system has no more, or on this one where it has none.
 /// @return when all calls have.
 void on_compile_threads(std::size_t threads, const std::function<void()>& work);

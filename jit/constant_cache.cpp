@@ -11,6 +11,7 @@
 #include "base/file_place.h"
 #include "base/hash.h"
 #include "heddle/mapped_file.h"
+#include "jit/compile_threads.h"
 
 namespace heddle::jit {
 namespace {
@@ -110,8 +111,7 @@ void ConstantCache::store(std::string key, std::vector<Piece> pieces,
   const std::lock_guard lock(mutex_);
   queue_.push_back({std::move(key), std::move(pieces), std::move(bytes)});
   if (queue_.size() > 1) return;
-  writer_ = CompileThread::start([this] { write_all(); });  // the one before has ended
-  if (writer_ == nullptr) queue_.clear();
+  if (!start_compile_thread([this] { write_all(); })) queue_.clear();
 }
 
 void ConstantCache::wait() {

@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "jit/cache_folder.h"
-#include "jit/compile_threads.h"
 
 namespace heddle::jit {
 
@@ -71,8 +70,8 @@ class ConstantCache {
   mutable std::atomic<std::uint64_t> found_bytes_{0};
   std::mutex mutex_;
   std::condition_variable idle_;
-  std::deque<Entry> queue_;                ///< under `mutex_`; the first is being written
-  std::unique_ptr<CompileThread> writer_;  ///< under `mutex_`; it ends when the queue is empty
+  std::deque<Entry>
+      queue_;  ///< under `mutex_`; the first is being written by a thread that ends when none is left
 };
 
 }  // namespace heddle::jit

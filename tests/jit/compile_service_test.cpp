@@ -2,7 +2,9 @@
 #include "jit/compile_service.h"
 
 #include <atomic>
+#include <future>
 #include <gtest/gtest.h>
+#include <memory>
 #include <pthread.h>
 #include <stdexcept>
 #include <string>
@@ -193,18 +195,31 @@ TEST_F(CompileServiceTest, ForEachThrowsTheFirstErrorWhenAllCallsHaveReturned) {
   EXPECT_EQ(calls, 64);
 }
 
+std::size_t stack_bytes() {
+  std::size_t bytes = 0;
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return 0;
+  pthread_attr_getstacksize(&attributes, &bytes);
+  pthread_attr_destroy(&attributes);
+  return bytes;
+}
+
 TEST(CompileThread, HasALargeStackAndIsWaitedFor) {
   std::size_t bytes = 0;
   {
-    const auto thread = CompileThread::start([&] {
-      pthread_attr_t attributes;
-      if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
-      pthread_attr_getstacksize(&attributes, &bytes);
-      pthread_attr_destroy(&attributes);
-    });
+    const auto thread = CompileThread::start([&] { bytes = stack_bytes(); });
     ASSERT_NE(thread, nullptr);
   }
   EXPECT_GE(bytes, kCompileStackBytes);
+}
+
+/// Nobody waits for it: it gives back what it was given.
+TEST(CompileThread, ThatIsStartedAloneGivesUpWhatItHolds) {
+  std::promise<std::size_t> bytes;
+  const auto held = std::make_shared<int>(0);
+  ASSERT_TRUE(start_compile_thread([&bytes, held] { bytes.set_value(stack_bytes()); }));
+  EXPECT_GE(bytes.get_future().get(), kCompileStackBytes);
+  while (held.use_count() > 1) std::this_thread::yield();
 }
 
 /// A compiler's frames on a caller's small stack would end the process.
