@@ -7,6 +7,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
+#include <llvm/TargetParser/Triple.h>
 
 #include "base/check.h"
 #include "jit/cpu/llvm/byte_table.h"
@@ -54,7 +55,10 @@ NestEmitter::NestEmitter(const Nest& nest, const CodegenTarget& target,
       target_(target),
       b_(builder),
       module_(module),
-      scalars_(builder, module, target.vector_bytes),
+      scalars_(builder, module, target.vector_bytes,
+               target.vector_bytes == 64 && has_feature(target, "avx512bf16") &&
+                   has_feature(target, "avx512dq") &&
+                   llvm::Triple(module.getTargetTriple()).isX86()),
       base_lanes_(static_cast<unsigned>(target.vector_bytes / 4)),
       maxima_(row_maxima(nest)),
       strips_(row_strips(nest, target.vector_bytes)),

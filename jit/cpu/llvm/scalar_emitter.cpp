@@ -8,6 +8,8 @@
 #include <llvm/IR/DerivedTypes.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
 
 #include "base/check.h"
@@ -25,6 +27,7 @@ llvm::Type* with_lanes(llvm::Type* element, unsigned lanes) {
   return lanes == 0 ? element : llvm::FixedVectorType::get(element, lanes);
 }
 
+constexpr unsigned kBf16Lanes = 16;
 /// Of divisors whose reciprocals neither overflow nor are subnormal, with room for what a quotient leaves over.
 constexpr double kLeastDivisor = 0x1p-100;
 constexpr double kMostDivisor = 0x1p100;
@@ -87,8 +90,11 @@ bool is_simple_power(double exponent) {
 }
 
 ScalarEmitter::ScalarEmitter(llvm::IRBuilderBase& builder, llvm::Module& module,
-                             std::int64_t vector_bytes)
-    : b_(builder), module_(module), vector_bytes_(vector_bytes) {}
+                             std::int64_t vector_bytes, bool narrows_to_bf16)
+    : b_(builder),
+      module_(module),
+      vector_bytes_(vector_bytes),
+      narrows_to_bf16_(narrows_to_bf16) {}
 
 llvm::Type* ScalarEmitter::compute_type(DType dtype, unsigned lanes) {
   llvm::Type* type = nullptr;
@@ -109,41 +115,69 @@ llvm::Type* ScalarEmitter::storage_type(DType dtype, unsigned lanes) {
 }
 
 Value* ScalarEmitter::from_storage(DType dtype, Value* stored) {
+  if (dtype == DType::Bool) return b_.CreateICmpNE(stored, integers_like(stored, 0));
+  if (dtype != DType::F16 && dtype != DType::BF16) return stored;
   const unsigned lanes = lanes_of(stored);
-  switch (dtype) {
-    case DType::Bool:
-      return b_.CreateICmpNE(stored, integers_like(stored, 0));
-    case DType::F16:
-      return b_.CreateFPExt(b_.CreateBitCast(stored, with_lanes(b_.getHalfTy(), lanes)),
-                            compute_type(dtype, lanes));
-    case DType::BF16: {
-      Value* wide = b_.CreateZExt(stored, with_lanes(b_.getInt32Ty(), lanes));
-      return b_.CreateBitCast(b_.CreateShl(wide, 16), compute_type(dtype, lanes));
-    }
-    default:
-      return stored;
+  llvm::Type* type = compute_type(dtype, lanes);
+  Value* value = nullptr;
+  if (dtype == DType::F16) {
+    value = b_.CreateFPExt(b_.CreateBitCast(stored, with_lanes(b_.getHalfTy(), lanes)), type);
+  } else {
+    Value* wide = b_.CreateZExt(stored, with_lanes(b_.getInt32Ty(), lanes));
+    value = b_.CreateBitCast(b_.CreateShl(wide, 16), type);
   }
+  if (!llvm::isa<llvm::Constant>(value)) widened_[{dtype, value}] = stored;
+  return value;
 }
 
 Value* ScalarEmitter::to_storage(DType dtype, Value* value) {
   const unsigned lanes = lanes_of(value);
+  const bool narrows =
+      dtype == DType::BF16 && narrows_to_bf16_ && lanes != 0 && lanes % kBf16Lanes == 0;
+  if (const auto known = rounded_.find(value); narrows && known != rounded_.end())
+    return narrowed_to_bf16(known->second);
+  if (const auto known = widened_.find({dtype, value}); known != widened_.end())
+    return known->second;
   switch (dtype) {
     case DType::Bool:
       return b_.CreateZExt(value, storage_type(dtype, lanes));
     case DType::F16:
       return b_.CreateBitCast(b_.CreateFPTrunc(value, with_lanes(b_.getHalfTy(), lanes)),
                               storage_type(dtype, lanes));
-    case DType::BF16: {
-      Value* bits = b_.CreateBitCast(value, with_lanes(b_.getInt32Ty(), lanes));
-      Value* odd = b_.CreateAnd(b_.CreateLShr(bits, 16), 1);
-      Value* even = b_.CreateAdd(bits, b_.CreateAdd(odd, integers_like(bits, 0x7fff)));
-      Value* quiet = b_.CreateOr(bits, integers_like(bits, 0x400000));
-      Value* rounded = b_.CreateSelect(b_.CreateFCmpUNO(value, value), quiet, even);
-      return b_.CreateTrunc(b_.CreateLShr(rounded, 16), storage_type(dtype, lanes));
-    }
+    case DType::BF16:
+      return narrows ? narrowed_to_bf16(value) : rounded_to_bf16(value);
     default:
       return value;
   }
+}
+
+Value* ScalarEmitter::rounded_to_bf16(Value* value) {
+  const unsigned lanes = lanes_of(value);
+  Value* bits = b_.CreateBitCast(value, with_lanes(b_.getInt32Ty(), lanes));
+  Value* odd = b_.CreateAnd(b_.CreateLShr(bits, 16), 1);
+  Value* even = b_.CreateAdd(bits, b_.CreateAdd(odd, integers_like(bits, 0x7fff)));
+  Value* quiet = b_.CreateOr(bits, integers_like(bits, 0x400000));
+  Value* rounded = b_.CreateSelect(b_.CreateFCmpUNO(value, value), quiet, even);
+  return b_.CreateTrunc(b_.CreateLShr(rounded, 16), storage_type(DType::BF16, lanes));
+}
+
+Value* ScalarEmitter::narrowed_to_bf16(Value* value) {
+  constexpr std::uint32_t kSubnormal = 0x20;  // of VFPCLASSPS
+  llvm::Type* type = storage_type(DType::BF16, kBf16Lanes);
+  std::vector<Value*> parts;
+  Value* subnormal = nullptr;
+  for (unsigned first = 0; first < lanes_of(value); first += kBf16Lanes) {
+    Value* part = b_.CreateShuffleVector(value, lane_range(first, kBf16Lanes));
+    Value* narrow =
+        b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {part});
+    parts.push_back(b_.CreateBitCast(narrow, type));
+    Value* found = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_fpclass_ps_512, {},
+                                      {part, b_.getInt32(kSubnormal)});
+    subnormal = subnormal == nullptr ? found : b_.CreateOr(subnormal, found);
+  }
+  Value* none = b_.CreateICmpEQ(b_.CreateBitCast(subnormal, b_.getInt16Ty()), b_.getInt16(0));
+  return either(
+      none, [&] { return concatenate(b_, parts); }, [&] { return rounded_to_bf16(value); });
 }
 
 llvm::Constant* ScalarEmitter::constant(DType dtype, double number, std::int64_t integer,
@@ -192,7 +226,12 @@ Value* ScalarEmitter::convert(Value* value, DType from, DType to) {
   } else if (to == DType::F64) {
     real = b_.CreateFPExt(value, type);
   }
-  return to == DType::F16 || to == DType::BF16 ? from_storage(to, to_storage(to, real)) : real;
+  if (to == DType::F16) return from_storage(to, to_storage(to, real));
+  if (to != DType::BF16) return real;
+  // Where it stays an f32, integers take fewer instructions.
+  Value* rounded = from_storage(to, rounded_to_bf16(real));
+  rounded_[rounded] = real;
+  return rounded;
 }
 
 Value* ScalarEmitter::cut_off(Value* value, DType from, DType to) {
@@ -475,7 +514,8 @@ Value* ScalarEmitter::either(Value* condition, const std::function<Value*()>& ye
   };
   llvm::BasicBlock* blocks[] = {make("either.yes"), make("either.no")};
   llvm::BasicBlock* after = make("either.end");
-  b_.CreateCondBr(condition, blocks[0], blocks[1]);
+  b_.CreateCondBr(condition, blocks[0], blocks[1],
+                  llvm::MDBuilder(b_.getContext()).createLikelyBranchWeights());
   std::pair<Value*, llvm::BasicBlock*> results[2];
   for (const int k : {0, 1}) {
     b_.SetInsertPoint(blocks[k]);

@@ -57,11 +57,13 @@ using HeldConstants =
 
 class ScalarEmitter {
  public:
-  ScalarEmitter(llvm::IRBuilderBase& builder, llvm::Module& module, std::int64_t vector_bytes);
+  /// @param narrows_to_bf16  whether the target has VCVTNEPS2BF16 and VFPCLASSPS of whole vectors of 64 bytes
+  ScalarEmitter(llvm::IRBuilderBase& builder, llvm::Module& module, std::int64_t vector_bytes,
+                bool narrows_to_bf16);
 
   llvm::Type* compute_type(DType dtype, unsigned lanes);
   llvm::Type* storage_type(DType dtype, unsigned lanes);
-  /// What was read from memory as a value, and back.
+  /// What was read from memory as a value, and back: what it was read as, where the value is just that.
   llvm::Value* from_storage(DType dtype, llvm::Value* stored);
   llvm::Value* to_storage(DType dtype, llvm::Value* value);
 
@@ -88,13 +90,16 @@ class ScalarEmitter {
   llvm::Value* exp_up_to_zero(llvm::Value* a);
   /// One of a and b that the other does not exceed; any if one is NaN.
   llvm::Value* any_larger(llvm::Value* a, llvm::Value* b);
-  /// What one of two functions emits, whichever `condition` says.
+  /// What one of two functions emits, whichever `condition` says: mostly the first.
   llvm::Value* either(llvm::Value* condition, const std::function<llvm::Value*()>& yes,
                       const std::function<llvm::Value*()>& no);
   /// Whether vector math is emitted in place from here on, not called.
   void inline_all_math(bool yes) { inline_all_math_ = yes; }
 
  private:
+  /// The bf16 next to each f32, ties to even: by integers, and by an instruction that takes subnormal numbers for 0, of vectors without.
+  llvm::Value* rounded_to_bf16(llvm::Value* value);
+  llvm::Value* narrowed_to_bf16(llvm::Value* value);
   /// Reals as integers: cut off, saturated; 0 of NaN.
   llvm::Value* cut_off(llvm::Value* value, DType from, DType to);
   /// Reals below 2^63 in magnitude, cut off, where vectors have no instruction for that: halves of 32 bits, added to a number
@@ -126,8 +131,13 @@ class ScalarEmitter {
   llvm::IRBuilderBase& b_;
   llvm::Module& module_;
   std::int64_t vector_bytes_;
+  bool narrows_to_bf16_;
   bool inline_all_math_ = false;
   HeldConstants held_;
+  /// Values that were rounded to bf16, with what they were before.
+  std::map<const llvm::Value*, llvm::Value*> rounded_;
+  /// Values that from_storage() widened, by dtype, with what they were made of: nothing rounds these again.
+  std::map<std::pair<DType, const llvm::Value*>, llvm::Value*> widened_;
 };
 
 struct EvenTable;
