@@ -9,6 +9,7 @@
 //                         each
 //   channels_last         x is [N, in..., C] and the result [N, out..., M]; w stays what it is
 //   tf32                  elements of f32 may be rounded to tf32 first
+//   bf16                  both operands may be rounded to bf16 first, and numbers below 2^-126 count as 0
 //   result                promote(T, U, V)[N, M, out...]
 //
 //   out_d = floor((in_d + low_d + high_d - dilation_d * (kernel_d - 1) - 1) / stride_d) + 1
@@ -30,6 +31,7 @@
 //   C8  bias has sizes [M]
 //   C9  the kernel fits into the padded input
 //   C10 tf32 is for a result of f32
+//   C11 bf16 is for a result of f32 or bf16
 //
 // Memory: the result is fresh.
 // Lowering: nest and library "conv" take operands of the result's dtype; decompose converts the
@@ -67,6 +69,9 @@ std::vector<TensorMeta> infer_conv(const InferContext& ctx) {
   const DType dtype = conv_dtype(ctx);
   if (ctx.flag("tf32") && dtype != DType::F32)
     ctx.fail_dtype("C10 tf32 is for a result of f32", "f32", std::string(name_of(dtype)));
+  if (ctx.flag("bf16") && dtype != DType::F32 && dtype != DType::BF16)
+    ctx.fail_dtype("C11 bf16 is for a result of f32 or bf16", "f32 or bf16",
+                   std::string(name_of(dtype)));
   return one(fresh(ctx, dtype, last ? channels_to_the_end(sizes) : sizes));
 }
 
@@ -134,6 +139,7 @@ OpDef conv_op() {
   attrs.push_back({"groups", AttrKind::Int, std::int64_t{1}});
   attrs.push_back({"channels_last", AttrKind::Bool, false});
   attrs.push_back({"tf32", AttrKind::Bool, false});
+  attrs.push_back({"bf16", AttrKind::Bool, false});
   return {.name = "conv",
           .operands = {{"x"}, {"w"}, {"bias", OperandSpec::Arity::Optional}},
           .attrs = std::move(attrs),

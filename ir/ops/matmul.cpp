@@ -151,6 +151,7 @@ std::span<const OpDef> matmul_ops() {
       ops::fixed_bits_matmul_op(),
       ops::grouped_matmul_op(),
       ops::int8_matmul_op(),
+      ops::packed_bf16_conv_op(),
       ops::packed_bf16_matmul_op(),
       ops::packed_bits_matmul_op(),
       ops::packed_conv_op(),

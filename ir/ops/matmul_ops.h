@@ -9,6 +9,7 @@ OpDef dequantised_matmul_op();
 OpDef fixed_bits_matmul_op();
 OpDef grouped_matmul_op();
 OpDef int8_matmul_op();
+OpDef packed_bf16_conv_op();
 OpDef packed_bf16_matmul_op();
 OpDef packed_bits_matmul_op();
 OpDef packed_grouped_matmul_op();

@@ -8,7 +8,8 @@ namespace heddle::ir {
 Graph bf16_products(const Graph& graph) {
   using Values = std::vector<Value>;
   return rewrite(graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<Values> {
-    if (node->op_name() != "matmul" || wants_fallback(*node) || node->flag("bf16")) return {};
+    if (node->op_name() != "matmul" && node->op_name() != "conv") return {};
+    if (wants_fallback(*node) || node->flag("bf16")) return {};
     const DType dtype = node->output().dtype;
     if (dtype != DType::F32 && dtype != DType::BF16) return {};
     Attrs attrs = node->attrs();

@@ -161,7 +161,9 @@ class ConvConverter {
       x = in_place ? windows_in_place(builder, node, x, zero) : windows_of(builder, node, x, zero);
       weights = filters_of(builder, weights);
     }
-    Value result = builder.emit("matmul", {x, weights});
+    ir::Attrs attrs;
+    if (node.flag("bf16")) attrs["bf16"] = true;
+    Value result = builder.emit("matmul", {x, weights}, std::move(attrs));
     if (node.inputs().size() > 2 && node.input(2))
       result = builder.emit("add", {result, rewriter.map(node.input(2))});
     return std::vector<Value>{result};

@@ -21,4 +21,18 @@ ir::Value emit_group_panels(ir::GraphBuilder& builder, ir::Value matrix, std::in
                                              {{"perm", std::vector<std::int64_t>{2, 0, 3, 1}}})});
 }
 
+ir::Value without_widening(ir::Value value) {
+  if (value.node->op_name() != "convert" || value.meta().dtype != DType::F32) return value;
+  const ir::Value narrow = value.node->input(0);
+  const DType dtype = narrow.meta().dtype;
+  return dtype == DType::F16 || dtype == DType::BF16 ? narrow : value;
+}
+
+ir::Value as_bf16(ir::GraphBuilder& builder, ir::Value value) {
+  if (value.meta().dtype == DType::BF16) return value;
+  const ir::Value from = without_widening(value);
+  if (from.meta().dtype == DType::BF16) return from;
+  return builder.emit("convert", {value}, {{"dtype", DType::BF16}});
+}
+
 }  // namespace heddle::jit

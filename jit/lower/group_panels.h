@@ -14,4 +14,9 @@ namespace heddle::jit {
 ir::Value emit_group_panels(ir::GraphBuilder& builder, ir::Value matrix, std::int64_t group,
                             std::int64_t width = kPanelColumns);
 
+/// What a conversion from 16 bits to f32 reads; else `value`.
+ir::Value without_widening(ir::Value value);
+/// `value` in bf16: what it was widened from, if anything.
+ir::Value as_bf16(ir::GraphBuilder& builder, ir::Value value);
+
 }  // namespace heddle::jit

@@ -2,6 +2,7 @@
 #include "ir/op.h"
 #include "ir/passes/order_sizes.h"
 #include "ir/passes/resolve_sizes.h"
+#include "jit/lower/bf16_convs.h"
 #include "jit/lower/bits_products.h"
 #include "jit/lower/byte_products.h"
 #include "jit/lower/conv_channels.h"
@@ -84,7 +85,8 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph split = decompose_all(split_across(columns, options), options);
   const ir::Graph ordered =
       decompose_all(split_sorts(order_scatters(split, options), options), options);
-  const ir::Graph taps = tap_products(quantised_products(ordered, options), options);
+  const ir::Graph narrow = bf16_convs(quantised_products(ordered, options), options);
+  const ir::Graph taps = tap_products(narrow, options);
   const ir::Graph products = conv_channels(convs_as_products(taps, options), options);
   const ir::Graph convs = packed_convs(products, options);
   const ir::Graph packed = pack_weights(bits_products(convs, options), options);

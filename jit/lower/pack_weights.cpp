@@ -53,7 +53,7 @@ class Packer {
   std::vector<Value> product_of_pairs(ir::Rewriter& rewriter, const Node& node) {
     const std::string region = region_of(node);
     Value& left = narrowed_[{node.input(0), region}];
-    if (!left) left = narrow(rewriter.builder(), rewriter.map(node.input(0)));
+    if (!left) left = as_bf16(rewriter.builder(), rewriter.map(node.input(0)));
     return product_of_pairs(rewriter.builder(), node, left,
                             panels_of_pairs(rewriter, node.input(1), region));
   }
@@ -67,20 +67,12 @@ class Packer {
     return {builder.emit("convert", {sums}, {{"dtype", dtype}})};
   }
 
-  /// `value` in bf16: what it was widened from, if anything.
-  static Value narrow(ir::GraphBuilder& builder, Value value) {
-    if (value.meta().dtype == DType::BF16) return value;
-    const Value from = without_widening(value);
-    if (from.meta().dtype == DType::BF16) return from;
-    return builder.emit("convert", {value}, {{"dtype", DType::BF16}});
-  }
-
   /// The panels of pairs of `right`, made once for a unit.
   Value panels_of_pairs(ir::Rewriter& rewriter, Value right, const std::string& region) {
     Value& packed = pairs_[{right, region}];
     if (!packed) {
       ir::GraphBuilder& builder = rewriter.builder();
-      packed = emit_group_panels(builder, narrow(builder, rewriter.map(right)), kPair);
+      packed = emit_group_panels(builder, as_bf16(builder, rewriter.map(right)), kPair);
     }
     return packed;
   }
@@ -88,7 +80,7 @@ class Packer {
   /// The panels of `right`, made once for a unit.
   Value panels(ir::Rewriter& rewriter, Value right, const std::string& region) {
     Value& packed = panels_[{right, region}];
-    // Kernels of groups do not widen.
+    // A kernel widens it again, and reads half the bytes; those of groups do not.
     const Value given = right.meta().rank() == 2 ? without_widening(right) : right;
     if (!packed) packed = emit_panels(rewriter.builder(), rewriter.map(given), width_of(given));
     return packed;
@@ -164,7 +156,7 @@ class Packer {
             given = within.builder().input(ir::TensorMeta::of(meta.dtype, meta.sizes));
           }
           if (!pairs) return product(within, *part, given);
-          const Value left = narrow(within.builder(), within.map(part->input(0)));
+          const Value left = as_bf16(within.builder(), within.map(part->input(0)));
           return product_of_pairs(within.builder(), *part, left, given);
         });
     if (packed.identical(body)) return std::nullopt;
@@ -205,14 +197,6 @@ class Packer {
     ByteOperand left{within.map(product.left.bytes), {}};
     if (product.left.zero) left.zero = within.map(product.left.zero);
     return {emit_byte_product(within.builder(), left, panels, options_)};
-  }
-
-  /// What a conversion from 16 bits to f32 reads: the kernel widens it again, and reads half the bytes.
-  static Value without_widening(Value matrix) {
-    if (matrix.node->op_name() != "convert" || matrix.meta().dtype != DType::F32) return matrix;
-    const Value narrow = matrix.node->input(0);
-    const DType dtype = narrow.meta().dtype;
-    return dtype == DType::F16 || dtype == DType::BF16 ? narrow : matrix;
   }
 
   const LowerOptions& options_;

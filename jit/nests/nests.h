@@ -20,6 +20,7 @@ extern const NestRecipe kMergeRunsRecipe;
 extern const NestRecipe kOrderedScatterRecipe;
 extern const NestRecipe kPackedConvRecipe;
 extern const NestRecipe kPackedGroupedMatmulRecipe;
+extern const NestRecipe kPackedBf16ConvRecipe;
 extern const NestRecipe kPackedInt8ConvRecipe;
 extern const NestRecipe kPackedBf16MatmulRecipe;
 extern const NestRecipe kFixedBitsMatmulRecipe;

@@ -18,6 +18,7 @@ std::span<const NestRecipe> all_recipes() {
                                                kPackedConvRecipe,
                                                kPackedGroupedMatmulRecipe,
                                                kPackedInt8ConvRecipe,
+                                               kPackedBf16ConvRecipe,
                                                kPackedBf16MatmulRecipe,
                                                kFixedBitsMatmulRecipe,
                                                kPackedBitsMatmulRecipe,

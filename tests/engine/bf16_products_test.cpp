@@ -1,6 +1,7 @@
 // Operands in bf16, on request: results are off by no more than the rounding of both allows, and are not further where the
 // processor does not multiply such pairs.
 #include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
@@ -96,6 +97,29 @@ TEST(Bf16Products, AreKernelsOfPairsWhereTheProcessorHasThem) {
   const std::vector<hd::Tensor> inputs{rounded_noise({4, kRoundedDepth}, 2)};
   const std::string plan = engine.plan_json(inputs);
   EXPECT_EQ(plan.find("packed_bf16_matmul") != std::string::npos, rounds()) << plan;
+}
+
+/// Convolutions are, where the processor multiplies matrices of them.
+TEST(Bf16Products, OfConvolutions) {
+  const hd::Tensor weights = rounded_noise({64, 32, 3, 3}, 5);
+  const auto conv = [=](const hd::Tensor& x) {
+    return hd::conv(x, weights, hd::Tensor(), {1, 1}, {1, 1}, {1, 1});
+  };
+  hd::Engine engine(conv, rounding_products());
+  const std::vector<hd::Tensor> inputs{rounded_noise({1, 32, 12, 14}, 6)};
+  const hd::Tensor y = engine.run(inputs)[0];
+  const hd::Tensor exact = hd::Engine(conv).run(inputs)[0];
+  double most = 0;
+  double error = 0;
+  for (std::int64_t k = 0; k < y.count(); ++k) {
+    most = std::max(most, std::abs(static_cast<double>(exact.data_as<float>()[k])));
+    error = std::max(error, std::abs(static_cast<double>(y.data_as<float>()[k]) -
+                                     static_cast<double>(exact.data_as<float>()[k])));
+  }
+  EXPECT_LE(error / most, 0x1p-7);
+  const bool has_amx = hd::jit::CompileService::shared().has_amx();
+  EXPECT_EQ(error / most > 0x1p-13, has_amx) << error / most;
+  EXPECT_EQ(engine.plan_json(inputs).find("packed_bf16_conv") != std::string::npos, has_amx);
 }
 
 }  // namespace

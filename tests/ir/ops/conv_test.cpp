@@ -255,6 +255,13 @@ TEST(Conv, conv_c10) {
             "conv: C10 tf32 is for a result of f32: expected f32, got f16");
 }
 
+TEST(Conv, conv_c11) {
+  ir::Attrs attrs = plain(1);
+  attrs.insert_or_assign("bf16", true);
+  EXPECT_EQ(error_of("conv", {meta(f16, {1, 1, 4}), meta(f16, {2, 1, 2})}, attrs),
+            "conv: C11 bf16 is for a result of f32 or bf16: expected f32 or bf16, got f16");
+}
+
 TEST(ConvTranspose, IsTheTransposeOfConv) {
   // <conv(x, w), y> = <x, conv_transpose(y, w)> for every x and y, where sizes divide evenly.
   for (const Case2d& c : kCases) {

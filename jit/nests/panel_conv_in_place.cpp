@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "jit/lower/index.h"
-#include "jit/nests/byte_conv.h"
+#include "jit/nests/panel_conv.h"
 
 namespace heddle::jit {
 namespace {
@@ -15,6 +15,8 @@ constexpr std::int64_t kBlockRows = 4;
 /// copied ones, with 512 channels (Zen 4).
 constexpr std::int64_t kLeastRun = 4;
 constexpr std::int64_t kInsideForEachAlone = 4;
+/// The same where matrix registers multiply 16 rows at a time, in as long as fewer.
+constexpr std::int64_t kLeastAmxRun = 8;
 
 /// Positions of the result along one dimension, of which [begin, end) are those of windows inside of x.
 struct Line {
@@ -62,10 +64,10 @@ std::optional<Lines> lines_of(NestContext& ctx) {
   return x && y ? std::optional(Lines{*x, *y}) : std::nullopt;
 }
 
-class InPlaceNest : ByteConvNest {
+class InPlaceNest : PanelConvNest {
  public:
   explicit InPlaceNest(NestContext& ctx)
-      : ByteConvNest(ctx), lines_(*lines_of(ctx)), last_(spatial() - 1) {}
+      : PanelConvNest(ctx), lines_(*lines_of(ctx)), last_(spatial() - 1) {}
 
   void build() {
     const std::int64_t along_x = lines_.y.size * lines_.x.tiles(kTileRows);
@@ -170,6 +172,7 @@ class InPlaceNest : ByteConvNest {
     if (std::ranges::all_of(pads_, is_none) &&
         std::ranges::all_of(ctx_.node().ints("pads_high"), is_none))
       return std::nullopt;
+    if (!is_of_bytes()) return std::nullopt;
     const ir::Node& zero = *ctx_.node().input(2).node;
     if (zero.op_name() == "const" && zero.literal("value").at_int(0) == 0) return std::nullopt;
     group_of_zeros_ = b_.add_local(DType::U8, kByteGroup, kByteGroup);
@@ -185,20 +188,20 @@ class InPlaceNest : ByteConvNest {
   void fill(const Sums& sums, const std::optional<Scalar>& zero) {
     if (zero) {
       const Symbol column = b_.begin_for(kTileColumns, ForStmt::Kind::Vector);
-      b_.store(edge_.buffer, column, b_.constant_int(DType::I32, 0));
+      b_.store(edge_.buffer, column, no_sum());
       b_.end_for();
       add_outside(0, 0, b_.constant(DType::Bool, 1));
     }
     const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const Symbol column = b_.begin_for(kTileColumns, ForStmt::Kind::Vector);
-    const Scalar value = zero ? b_.load(edge_.buffer, column) : b_.constant_int(DType::I32, 0);
+    const Scalar value = zero ? b_.load(edge_.buffer, column) : no_sum();
     b_.store(sums.buffer, SymExpr(row) * kTileColumns + SymExpr(column), value);
     b_.end_for();
     b_.end_for();
   }
 
   /// Groups of a panel that belong to so many taps.
-  SymExpr groups(const SymExpr& taps) const { return taps * (channels().constant() / kByteGroup); }
+  SymExpr groups(const SymExpr& taps) const { return taps * (channels().constant() / group_); }
 
   /// Zero points times the weights of taps outside of x, of dimensions from `d` on. `tap`: the number of that of those before;
   /// `inside`: whether it lies inside.
@@ -238,7 +241,7 @@ class InPlaceNest : ByteConvNest {
     const Taps& row = taps_[last_];
     const SymExpr pieces = one_piece ? SymExpr(1) : row.count;
     const SymExpr t = row.begin + b_.begin_for(pieces, ForStmt::Kind::Serial);
-    const TileOperand a{x_.buffer, from + place_of(last_, t), row_stride, kByteGroup};
+    const TileOperand a{x_.buffer, from + place_of(last_, t), row_stride, group_};
     multiply(sums, rows_, a, groups(tap * kernel_[last_] + t), groups(one_piece ? row.count : 1));
     for (std::size_t d = 0; d <= last_; ++d) b_.end_for();
   }
@@ -261,15 +264,18 @@ class InPlaceNest : ByteConvNest {
 
 bool reads_windows_in_place(NestContext& ctx) {
   const SymExpr channels = ctx.operand_sizes(0).back();
-  if (!channels.is_constant() || channels.constant() % kByteGroup != 0) return false;
+  const std::int64_t group =
+      ctx.node().input(0).meta().dtype == DType::U8 ? kByteGroup : kBf16Group;
+  if (!channels.is_constant() || channels.constant() % group != 0) return false;
   if (!ctx.affine(0)->strides.back().is_constant(1)) return false;
   const std::optional<Lines> lines = lines_of(ctx);
-  if (!lines || lines->x.inside() < kLeastRun) return false;
+  const std::int64_t least = ctx.options().amx ? kLeastAmxRun : kLeastRun;
+  if (!lines || lines->x.inside() < least) return false;
   const bool is_plane = ctx.operand_sizes(0).size() > 3;
   const std::int64_t alone = lines->x.at_edges() * (is_plane ? lines->y.at_edges() : 1);
   return alone * kInsideForEachAlone <= lines->x.inside() * lines->y.inside();
 }
 
-void build_byte_conv_in_place(NestContext& ctx) { InPlaceNest(ctx).build(); }
+void build_panel_conv_in_place(NestContext& ctx) { InPlaceNest(ctx).build(); }
 
 }  // namespace heddle::jit

@@ -1,16 +1,16 @@
-// packed_int8_conv as a nest: the windows of a tile of rows are put behind each other in memory of its own, and multiplied by
+// packed_int8_conv or packed_bf16_conv as a nest: the windows of a tile of rows are put behind each other in memory of its own, and multiplied by
 // some panels of weights.
 //
 //   for p in column strips x row tiles (parallel; row tiles innermost: the panels of a strip stay in the second-level cache)
 //     for row in rows: for taps but those of the last dimension:
-//       w[row] = the bytes of the last dimension's taps, in one piece where they lie inside of x so, else tap by tap
+//       w[row] = the elements of the last dimension's taps, in one piece where they lie inside of x so, else tap by tap
 //     for panel in strip:
 //       acc[rows, columns] = w . panel, part of the depth by part
 //       for row in rows: for column in columns (vector): result(row, column, acc[row, column])
 //
 // Windows of a whole convolution in memory would be written and read once more beyond the first-level cache. Where they are
-// read in place (byte_conv.h), none of this is.
-#include "jit/nests/byte_conv.h"
+// read in place (panel_conv.h), none of this is.
+#include "jit/nests/panel_conv.h"
 
 #include <algorithm>
 
@@ -27,12 +27,17 @@ using ir::ScalarOp;
 constexpr std::int64_t kStripPanels = 2;
 /// Windows of so many bytes lie on the stack.
 constexpr std::int64_t kMostStackBytes = 64 * 1024;
+/// Groups of a part of the depth where matrix registers multiply it: sums come from memory and go back there for each.
+constexpr std::int64_t kAmxDepth = 256;
 
 }  // namespace
 
-ByteConvNest::ByteConvNest(NestContext& ctx)
+PanelConvNest::PanelConvNest(NestContext& ctx)
     : ctx_(ctx),
       b_(ctx.builder()),
+      element_(ctx.node().input(0).meta().dtype),
+      accumulator_(element_ == DType::U8 ? DType::I32 : DType::F32),
+      group_(element_ == DType::U8 ? kByteGroup : kBf16Group),
       out_(ctx.output_sizes()),
       x_sizes_(ctx.operand_sizes(0)),
       x_(*ctx.affine(0)),
@@ -41,62 +46,71 @@ ByteConvNest::ByteConvNest(NestContext& ctx)
       strides_(ctx.node().ints("strides")),
       pads_(ctx.node().ints("pads_low")),
       dilations_(ctx.node().ints("dilations")) {
-  if (ctx.node().inputs().size() > 3 && ctx.node().input(3)) pairs_fit_ = ctx.operand(3, {});
+  if (is_of_bytes() && ctx.node().inputs().size() > 3 && ctx.node().input(3))
+    pairs_fit_ = ctx.operand(3, {});
 }
 
-SymExpr ByteConvNest::depth() const {
+SymExpr PanelConvNest::depth() const {
   SymExpr count = channels();
   for (const std::int64_t size : kernel_) count *= size;
   return count;
 }
 
-ByteConvNest::Sums ByteConvNest::add_sums(std::int64_t rows) {
-  return {b_.add_local(DType::I32, rows * kTileColumns, rows * kTileColumns), rows};
+PanelConvNest::Sums PanelConvNest::add_sums(std::int64_t rows) {
+  return {b_.add_local(accumulator_, rows * kTileColumns, rows * kTileColumns), rows};
 }
 
-SymExpr ByteConvNest::split(const SymExpr& tiles) {
+Scalar PanelConvNest::no_sum() { return zero(b_, accumulator_); }
+
+SymExpr PanelConvNest::split(const SymExpr& tiles) {
   const SymExpr all_panels = ceildiv(out_.back(), kTileColumns);
   const SymExpr extent = tiles * ceildiv(all_panels, kStripPanels);
   const Symbol p = b_.new_axis(extent);
   b_.set_parallel(p, extent);
   first_panel_ = b_.simplify(floordiv(p, tiles)) * kStripPanels;
   strip_ = min(kStripPanels, all_panels - first_panel_);
-  b_.nest().work = base::product(out_) * depth();
+  b_.nest().work = base::product(out_) * depth() * (is_of_bytes() ? 1 : 2);
   return b_.simplify(mod(p, tiles));
 }
 
-void ByteConvNest::begin_panels() {
+void PanelConvNest::begin_panels() {
   const Symbol panel = b_.begin_for(strip_, ForStmt::Kind::Serial);
   panel_ = first_panel_ + SymExpr(panel);
   column_begin_ = panel_ * kTileColumns;
   columns_ = min(kTileColumns, out_.back() - column_begin_);
 }
 
-void ByteConvNest::multiply(const Sums& sums, const SymExpr& rows, const TileOperand& a,
-                            const SymExpr& first, const SymExpr& count) {
-  const Symbol part = b_.begin_for(ceildiv(count, kGroupDepth), ForStmt::Kind::Serial);
-  const SymExpr begin = SymExpr(part) * kGroupDepth;
-  const SymExpr depth = b_.simplify(min(kGroupDepth, count - begin));
+void PanelConvNest::multiply(const Sums& sums, const SymExpr& rows, const TileOperand& a,
+                             const SymExpr& first, const SymExpr& count) {
+  const bool in_place = panels_.strides[3].is_constant(1);
+  const std::int64_t most = ctx_.options().amx && in_place ? kAmxDepth : kGroupDepth;
+  const Symbol part = b_.begin_for(ceildiv(count, most), ForStmt::Kind::Serial);
+  const SymExpr begin = SymExpr(part) * most;
+  const SymExpr depth = b_.simplify(min(most, count - begin));
   const SymExpr at =
       panels_.offset + panels_.strides[0] * panel_ + panels_.strides[1] * (first + begin);
-  TileOperand right = group_panel(b_, panels_, DType::I8, at, depth, columns_);
-  contract_bytes(b_, ctx_.options(),
-                 {.acc = sums.buffer,
-                  .dtype = DType::I32,
-                  .tile_rows = sums.rows,
-                  .tile_columns = kTileColumns,
-                  .rows = rows,
-                  .columns = columns_,
-                  .depth = depth,
-                  .a = {a.buffer, a.base + begin * a.column_stride, a.row_stride, a.column_stride},
-                  .b = std::move(right),
-                  .accumulate = true,
-                  .group = kByteGroup},
-                 pairs_fit_);
+  const DType weights = ctx_.node().input(1).meta().dtype;
+  TileOperand right = group_panel(b_, panels_, weights, at, depth, columns_);
+  ContractStmt contraction{
+      .acc = sums.buffer,
+      .dtype = accumulator_,
+      .tile_rows = sums.rows,
+      .tile_columns = kTileColumns,
+      .rows = rows,
+      .columns = columns_,
+      .depth = depth,
+      .a = {a.buffer, a.base + begin * a.column_stride, a.row_stride, a.column_stride},
+      .b = std::move(right),
+      .accumulate = true,
+      .group = group_};
+  if (is_of_bytes())
+    contract_bytes(b_, ctx_.options(), std::move(contraction), pairs_fit_);
+  else
+    b_.contract(std::move(contraction));
   b_.end_for();
 }
 
-void ByteConvNest::write(const Sums& sums, const SymExpr& rows, const IndexOfRow& index_of) {
+void PanelConvNest::write(const Sums& sums, const SymExpr& rows, const IndexOfRow& index_of) {
   const Symbol row = b_.begin_for(rows, ForStmt::Kind::Serial);
   const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Vector);
   const Scalar sum = b_.load(sums.buffer, SymExpr(row) * kTileColumns + SymExpr(column));
@@ -109,28 +123,28 @@ void ByteConvNest::write(const Sums& sums, const SymExpr& rows, const IndexOfRow
 
 namespace {
 
-class CopiedWindowsNest : ByteConvNest {
+class CopiedWindowsNest : PanelConvNest {
  public:
-  explicit CopiedWindowsNest(NestContext& ctx) : ByteConvNest(ctx) {}
+  explicit CopiedWindowsNest(NestContext& ctx) : PanelConvNest(ctx) {}
 
   void build() {
     const std::span<const SymExpr> leading = std::span(out_).first(out_.size() - 1);
     const SymExpr rows = base::product(leading);
     row_begin_ = split(ceildiv(rows, kTileRows)) * kTileRows;
     rows_ = min(kTileRows, rows - row_begin_);
-    pitch_ = ctx_.operand_sizes(1)[1] * kByteGroup;
-    const SymExpr bytes = pitch_ * kTileRows;
-    const bool fits = bytes.is_constant() && bytes.constant() <= kMostStackBytes;
-    windows_ = b_.add_local(DType::U8, bytes, fits ? bytes.constant() : 0);
+    pitch_ = ctx_.operand_sizes(1)[1] * group_;
+    const SymExpr count = pitch_ * kTileRows;
+    const auto each = static_cast<std::int64_t>(size_of(element_));
+    const bool fits = count.is_constant() && count.constant() * each <= kMostStackBytes;
+    windows_ = b_.add_local(element_, count, fits ? count.constant() : 0);
     const Sums sums = add_sums(kTileRows);
-    zero_ = ctx_.operand(2, {});
+    zero_ = is_of_bytes() ? ctx_.operand(2, {}) : zero(b_, element_);
     gather();
     begin_panels();
-    const SymExpr count = rows_ * kTileColumns;
-    const Symbol k = b_.begin_for(count, ForStmt::Kind::Vector);
-    b_.store(sums.buffer, k, b_.constant_int(DType::I32, 0));
+    const Symbol k = b_.begin_for(rows_ * kTileColumns, ForStmt::Kind::Vector);
+    b_.store(sums.buffer, k, no_sum());
     b_.end_for();
-    multiply(sums, rows_, {windows_, 0, pitch_, kByteGroup}, 0, ctx_.operand_sizes(1)[1]);
+    multiply(sums, rows_, {windows_, 0, pitch_, group_}, 0, ctx_.operand_sizes(1)[1]);
     write(sums, rows_,
           [&](const SymExpr& row) { return delinearize(row_begin_ + row, leading, b_.facts()); });
     end_panels();
@@ -196,11 +210,11 @@ class CopiedWindowsNest : ByteConvNest {
     if (whole) b_.end_if();
   }
 
-  /// `count` bytes of x, or as many zero points where `mask` does not hold.
+  /// `count` elements of x, or as many zero points where `mask` does not hold.
   void copy(const SymExpr& from, const SymExpr& to, const SymExpr& count, const Mask& mask) {
     const Symbol k = b_.begin_for(count, ForStmt::Kind::Vector);
-    const Scalar byte = b_.load(x_.buffer, from + SymExpr(k) * x_.strides.back(), id_of(mask));
-    b_.store(windows_, to + SymExpr(k), select(b_, mask, byte, zero_));
+    const Scalar element = b_.load(x_.buffer, from + SymExpr(k) * x_.strides.back(), id_of(mask));
+    b_.store(windows_, to + SymExpr(k), select(b_, mask, element, zero_));
     b_.end_for();
   }
 
@@ -209,7 +223,7 @@ class CopiedWindowsNest : ByteConvNest {
     const SymExpr rest = b_.simplify(pitch_ - depth());
     if (rest.is_constant(0)) return;
     const Symbol k = b_.begin_for(rest, ForStmt::Kind::Vector);
-    b_.store(windows_, to + depth() + SymExpr(k), b_.constant_int(DType::U8, 0));
+    b_.store(windows_, to + depth() + SymExpr(k), zero(b_, element_));
     b_.end_for();
   }
 
@@ -217,11 +231,11 @@ class CopiedWindowsNest : ByteConvNest {
   NestBufferId windows_ = 0;
   Scalar zero_;
   SymExpr row_begin_, rows_;
-  SymExpr pitch_;  ///< bytes from one window to the next
+  SymExpr pitch_;  ///< elements from one window to the next
 };
 
-void build_byte_conv(NestContext& ctx) {
-  if (reads_windows_in_place(ctx)) return build_byte_conv_in_place(ctx);
+void build_panel_conv(NestContext& ctx) {
+  if (reads_windows_in_place(ctx)) return build_panel_conv_in_place(ctx);
   CopiedWindowsNest(ctx).build();
 }
 
@@ -230,6 +244,10 @@ void build_byte_conv(NestContext& ctx) {
 const NestRecipe kPackedInt8ConvRecipe{.name = "packed_int8_conv",
                                        .memory_operands = 0b11,
                                        .epilogue = true,
-                                       .build = build_byte_conv};
+                                       .build = build_panel_conv};
+const NestRecipe kPackedBf16ConvRecipe{.name = "packed_bf16_conv",
+                                       .memory_operands = 0b11,
+                                       .epilogue = true,
+                                       .build = build_panel_conv};
 
 }  // namespace heddle::jit

@@ -1,4 +1,4 @@
-// packed_int8_conv as nests: what those that copy windows and those that read them in place have in common.
+// packed_int8_conv and packed_bf16_conv as nests: what those that copy windows and those that read them in place have in common.
 #pragma once
 
 #include <functional>
@@ -31,9 +31,9 @@ bool reads_windows_in_place(NestContext& ctx);
 ///   j c c c c l        i, k, m, n: corners, tiles of one row
 ///   j d d d d l
 ///   m e e e e n
-void build_byte_conv_in_place(NestContext& ctx);
+void build_panel_conv_in_place(NestContext& ctx);
 
-class ByteConvNest {
+class PanelConvNest {
  protected:
   /// Sums of a tile: a local buffer of rows x kTileColumns.
   struct Sums {
@@ -45,12 +45,15 @@ class ByteConvNest {
   static constexpr std::int64_t kTileRows = 32;
   static constexpr std::int64_t kTileColumns = kPanelColumns;
 
-  explicit ByteConvNest(NestContext& ctx);
+  explicit PanelConvNest(NestContext& ctx);
 
   std::size_t spatial() const { return kernel_.size(); }
   const SymExpr& channels() const { return x_sizes_.back(); }
-  /// Bytes of a window.
+  bool is_of_bytes() const { return element_ == DType::U8; }
+  /// Elements of a window.
   SymExpr depth() const;
+  /// The 0 of a sum.
+  Scalar no_sum();
   Sums add_sums(std::int64_t rows);
 
   /// Makes each tile of each strip of panels an iteration of the parallel axis. The number of the tile.
@@ -66,6 +69,9 @@ class ByteConvNest {
 
   NestContext& ctx_;
   NestBuilder& b_;
+  const DType element_;                 ///< of x: u8 or bf16
+  const DType accumulator_;             ///< i32 or f32
+  const std::int64_t group_;            ///< elements that are multiplied at a time
   const std::vector<SymExpr> out_;      ///< [n, out..., columns]
   const std::vector<SymExpr> x_sizes_;  ///< [n, in..., c]
   const AffineOperand x_;
