@@ -35,7 +35,8 @@ PYTHON_PEERS = {"openvino": ["openvino"], "jax": ["jax", "jaxlib"], "iree": ["ir
                 "torch": ["torch"]}
 # Ways to run Heddle that change results, each beside what it does by default on some rows: the pass that allows it, the rows,
 # and how far off it may be.
-MODES = {"heddle_bf16": ("bf16-products", ["mlp_m32", "mlp_m1", "bert_layer", "minilm_random", "minilm"], 3e-2)}
+BF16_ROWS = ["mlp_m32", "mlp_m1", "bert_layer", "minilm_random", "minilm", "conv_block", "resnet50", "nsfw", "yolo"]
+MODES = {"heddle_bf16": ("bf16-products", BF16_ROWS, 3e-2)}
 SETTLE_SECONDS = 0.01  # between turns: workers that spin after a call have gone to sleep by then
 
 

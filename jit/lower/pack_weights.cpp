@@ -41,9 +41,10 @@ class Packer {
     if (!unit_of(node, options_).fuse || ir::wants_fallback(node)) return false;
     const ir::TensorMeta& right = node.input(1).meta();
     const SymExpr count = right.count();
-    const bool is_of_bytes = !is_grouped && byte_product_of(node).has_value();
+    const bool is_narrow =
+        !is_grouped && (byte_product_of(node).has_value() || (is_of_pairs(node) && options_.amx));
     return right.rank() == (is_grouped ? 3 : 2) && count.is_constant() &&
-           count.constant() >= (is_of_bytes ? kLeastPackedBytes : kLeastPackedCount);
+           count.constant() >= (is_narrow ? kLeastPackedBytes : kLeastPackedCount);
   }
 
   bool is_of_pairs(const Node& node) const {

@@ -112,9 +112,9 @@ void PanelConvNest::multiply(const Sums& sums, const SymExpr& rows, const TileOp
 
 void PanelConvNest::write(const Sums& sums, const SymExpr& rows, const IndexOfRow& index_of) {
   const Symbol row = b_.begin_for(rows, ForStmt::Kind::Serial);
+  Index index = index_of(row);
   const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Vector);
   const Scalar sum = b_.load(sums.buffer, SymExpr(row) * kTileColumns + SymExpr(column));
-  Index index = index_of(row);
   index.push_back(column_begin_ + SymExpr(column));
   ctx_.result(0, index, sum);
   b_.end_for();
@@ -145,17 +145,26 @@ class CopiedWindowsNest : PanelConvNest {
     b_.store(sums.buffer, k, no_sum());
     b_.end_for();
     multiply(sums, rows_, {windows_, 0, pitch_, group_}, 0, ctx_.operand_sizes(1)[1]);
-    write(sums, rows_,
-          [&](const SymExpr& row) { return delinearize(row_begin_ + row, leading, b_.facts()); });
+    write(sums, rows_, [&](const SymExpr& row) { return place_of(row); });
     end_panels();
   }
 
  private:
+  /// The element of the result, but for its column, that a row of the tile is. Divisions by sizes that are not known are done here, once.
+  Index place_of(const SymExpr& row) {
+    const std::span<const SymExpr> leading = std::span(out_).first(out_.size() - 1);
+    Index at = delinearize(row_begin_ + row, leading, b_.facts());
+    const auto is_known = [](const SymExpr& size) { return size.is_constant(); };
+    if (std::all_of(leading.begin() + 1, leading.end(), is_known)) return at;
+    for (std::size_t d = 0; d < at.size(); ++d)
+      at[d] = b_.bind(b_.from_index(at[d]), 0, leading[d] - 1, 0);
+    return at;
+  }
+
   /// Fills the windows of the tile's rows.
   void gather() {
     const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
-    const std::span<const SymExpr> leading = std::span(out_).first(out_.size() - 1);
-    const Index at = delinearize(row_begin_ + SymExpr(row), leading, b_.facts());
+    const Index at = place_of(row);
     first_.clear();
     for (std::size_t d = 0; d < spatial(); ++d)
       first_.push_back(at[d + 1] * strides_[d] - pads_[d]);
@@ -214,7 +223,8 @@ class CopiedWindowsNest : PanelConvNest {
   void copy(const SymExpr& from, const SymExpr& to, const SymExpr& count, const Mask& mask) {
     const Symbol k = b_.begin_for(count, ForStmt::Kind::Vector);
     const Scalar element = b_.load(x_.buffer, from + SymExpr(k) * x_.strides.back(), id_of(mask));
-    b_.store(windows_, to + SymExpr(k), select(b_, mask, element, zero_));
+    // What is not read is 0 already.
+    b_.store(windows_, to + SymExpr(k), is_of_bytes() ? select(b_, mask, element, zero_) : element);
     b_.end_for();
   }
 

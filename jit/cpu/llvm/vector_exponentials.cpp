@@ -251,15 +251,18 @@ Value* VectorMath::tanh(Value* x) {
 }
 
 /// 3.1 ulp: e^x = 2^floor(n) m, and 1 / (1 + e^-x) = s / (s + m) with s a power of two, which overflows nowhere.
+/// As exp(x) does, it vanishes without a scaling that underflows.
 Value* VectorMath::sigmoid_by_table(Value* x) {
-  const Split split = split_by_sixteenths(clamp(x, -104, 30));
+  Value* kept = b_.CreateFCmpUGE(x, real(kVanishing, x));
+  const Split split = split_by_sixteenths(at_most(x, 30));
   // e^-x = 2^-n e^-r.
   Value* rest = fma(polynomial(kExpShortOfMinus, split.r), split.r, real(-1, x));
   rest = b_.CreateFMul(rest, split.r);
   Value* root = look_up(roots(-1), split.index);
-  Value* power = scale(real(1, x), split.n);
+  // Below 2^-100 it adds nothing.
+  Value* power = scale(real(1, x), at_least(split.n, -100));
   Value* denominator = b_.CreateFAdd(fma(root, rest, root), power);
-  return scale(reciprocal(denominator), split.n);
+  return scale_kept(kept, reciprocal(denominator), split.n);
 }
 
 /// 2.8 ulp; 3.1 with AVX-512. From exp(-|x|), which does not overflow.
@@ -267,7 +270,7 @@ Value* VectorMath::sigmoid(Value* x) {
   if (!is_wide(x) && takes_avx512(x)) return sigmoid_by_table(x);
   Value* one = real(1, x);
   Value* below = b_.CreateFNeg(absolute(x));
-  Value* e = is_wide(x) || !has_avx2_ ? exp(below) : exp_between(at_least(below, -104));
+  Value* e = is_wide(x) || !has_avx2_ ? exp(below) : exp_up_to_zero(below);
   Value* negative = b_.CreateICmpSLT(to_bits(x), integer(0, x));
   return b_.CreateFDiv(b_.CreateSelect(negative, e, one), b_.CreateFAdd(e, one));
 }
