@@ -133,6 +133,16 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                                   Literal::scalar_int(u8, 9)},
                                  attrs};
                   }});
+  rows.push_back({"packed_bf16_conv", "", {bf16}, [](DType t, Extent e) {
+                    const std::int64_t channels = e.last(7);
+                    ir::Attrs attrs = window(2, 1, 1, 1);
+                    attrs["kernel"] = Ints{3, 3};
+                    attrs["columns"] = std::int64_t{70};
+                    return OneOp{"packed_bf16_conv",
+                                 {noise(t, {e.first(2), e.other(6), 5, channels}),
+                                  noise(bf16, {2, (9 * channels + 1) / 2, 64, 2}, 2)},
+                                 attrs};
+                  }});
   rows.push_back({"packed_conv", "", {f32}, [](DType t, Extent e) {
                     const std::int64_t channels = 2 * e.last(7);
                     return OneOp{"packed_conv",
