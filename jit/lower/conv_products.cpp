@@ -162,7 +162,7 @@ class ConvConverter {
       weights = filters_of(builder, weights);
     }
     ir::Attrs attrs;
-    if (node.flag("bf16")) attrs["bf16"] = true;
+    if (node.flag("bf16") && options_.amx) attrs["bf16"] = true;
     Value result = builder.emit("matmul", {x, weights}, std::move(attrs));
     if (node.inputs().size() > 2 && node.input(2))
       result = builder.emit("add", {result, rewriter.map(node.input(2))});

@@ -12,7 +12,8 @@ inline constexpr std::int64_t kPanelColumns = 64;
 /// Elements of the smallest matrix that is packed. Smaller ones stay in the caches in any order, and kernels of so few
 /// elements may also be joined with others, which do not run once.
 inline constexpr std::int64_t kLeastPackedCount = 4097;
-/// The same of bytes on the CPU, which multiply four at a time only in panels: a 64 x 64 product of f32 takes 3 times as long.
+/// The same of bytes on the CPU, which multiply four at a time only in panels: a 64 x 64 product of f32 takes 3 times as long. And of pairs of
+/// bf16 where AMX multiplies them.
 inline constexpr std::int64_t kLeastPackedBytes = 1024;
 
 /// Panels of `width` columns of a matrix, or of each of several: [..., k, n] as [..., p, k, width], zeros behind the last column.

@@ -9,7 +9,7 @@
 //         result(positions of the block, c)
 //
 // Of few channels, as images have, each vector of the result reads all of x: its channels are one more tap, and the lanes share what
-// is read, wherever it lies.
+// is read, wherever it lies. Of many taps along a row two vectors do, where there are registers for both.
 //
 // The multiplier is how many channels of the result each one of x has: a power of two, so that a vector of lanes reads whole
 // channels. So are those of a group of a few channels of x, each of which is one more tap then.
