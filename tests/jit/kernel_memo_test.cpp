@@ -32,11 +32,16 @@ jit::BuiltKernel build_stub(const jit::LoweringState& state, std::uint32_t group
 
 /// The groups of a graph whose outputs are in memory.
 struct Groups {
-  Groups(const ir::Graph& graph, const jit::LowerOptions& options)
-      : live(graph, options), reads(live), grouping(jit::form_groups(reads)), placement(live) {
+  Groups(const ir::Graph& graph, jit::LowerOptions given)
+      : options(std::move(given)),
+        live(graph, options),
+        reads(live),
+        grouping(jit::form_groups(reads)),
+        placement(live) {
     for (const ir::Value& output : graph.outputs())
       placement.place(output, grouping.group_of[live.position(output.node)]);
   }
+  jit::LowerOptions options;  // what the others refer to
   jit::LiveGraph live;
   jit::ReadAnalysis reads;
   jit::Grouping grouping;
