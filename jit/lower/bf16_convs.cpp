@@ -36,13 +36,7 @@ class ConvNarrower {
       const Value filters = filters_of(builder, rewriter.map(node.input(1)));
       panels = emit_group_panels(builder, as_bf16(builder, filters), kPair);
     }
-    const ir::Dims& weights = node.input(1).meta().sizes;
-    std::vector<std::int64_t> kernel;
-    for (std::size_t d = 2; d < weights.size(); ++d) kernel.push_back(weights[d].constant());
-    ir::Attrs attrs{{"columns", weights[0].constant()}, {"kernel", std::move(kernel)}};
-    for (const char* name : {"strides", "pads_low", "pads_high", "dilations"})
-      attrs[name] = node.ints(name);
-    Value result = builder.emit("packed_bf16_conv", {x, panels}, std::move(attrs));
+    Value result = builder.emit("packed_bf16_conv", {x, panels}, panel_conv_attrs(node));
     if (node.inputs().size() > 2 && node.input(2))
       result = builder.emit("add", {result, rewriter.map(node.input(2))});
     return std::vector<Value>{result};

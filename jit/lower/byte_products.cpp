@@ -108,13 +108,8 @@ class Emitter {
     const ByteOperand left = without_sign(given.left);
     const ByteOperand right = with_sign(given.right);
     const Value zero = left.zero ? converted(left.zero, DType::U8) : number(DType::U8, 0);
-    const ir::Dims& weights = conv.input(1).meta().sizes;
-    Ints kernel;
-    for (std::size_t d = 2; d < weights.size(); ++d) kernel.push_back(weights[d].constant());
     const Value panels = emit_group_panels(b_, right.bytes, kGroup);
-    ir::Attrs attrs{{"columns", weights[0].constant()},    {"kernel", std::move(kernel)},
-                    {"strides", conv.ints("strides")},     {"pads_low", conv.ints("pads_low")},
-                    {"pads_high", conv.ints("pads_high")}, {"dilations", conv.ints("dilations")}};
+    ir::Attrs attrs = panel_conv_attrs(conv);
     const Value fit = pairs_fit(panels);
     const Value made =
         fit ? b_.emit("packed_int8_conv", {left.bytes, panels, zero, fit}, std::move(attrs))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace heddle::jit {
 namespace {
@@ -133,6 +134,16 @@ Value windows_of(GraphBuilder& builder, const Node& conv, Value x, Value zero) {
     return builder.call("concat", slices, {{"axis", std::int64_t{-1}}})->value();
   const bool moves = x.node->op_name() == "permute" || slices[0] != x;
   return moves ? builder.emit("clone", {slices[0]}) : x;
+}
+
+ir::Attrs panel_conv_attrs(const Node& conv) {
+  const Dims& weights = conv.input(1).meta().sizes;
+  Ints kernel;
+  for (std::size_t d = 2; d < weights.size(); ++d) kernel.push_back(weights[d].constant());
+  ir::Attrs attrs{{"columns", weights[0].constant()}, {"kernel", std::move(kernel)}};
+  for (const char* name : {"strides", "pads_low", "pads_high", "dilations"})
+    attrs[name] = conv.ints(name);
+  return attrs;
 }
 
 Value filters_of(GraphBuilder& builder, Value weights) {

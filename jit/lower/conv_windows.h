@@ -40,6 +40,9 @@ std::optional<std::size_t> axis_of_runs(const ir::Node& conv);
 ir::Value windows_in_place(ir::GraphBuilder& builder, const ir::Node& conv, ir::Value x,
                            ir::Value zero);
 
+/// The attributes of packed_int8_conv or packed_bf16_conv of the windows of `conv`, whose kernel's sizes are constant.
+ir::Attrs panel_conv_attrs(const ir::Node& conv);
+
 /// Weights [m, c, k…] as [k… * c, m], what rows of windows_of() are multiplied by.
 ir::Value filters_of(ir::GraphBuilder& builder, ir::Value weights);
 

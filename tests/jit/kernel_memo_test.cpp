@@ -199,5 +199,24 @@ TEST(KernelMemo, WhatCannotBeBuiltAheadIsBuiltInItsTurn) {
   EXPECT_EQ(built, 3);
 }
 
+/// Nodes of a kernel are told in the order in which the kernel wants them, whatever their addresses: plans of two runs can be compared.
+TEST(Kernel, TellsNodesInTheOrderOfTheirUse) {
+  ir::GraphBuilder b("main");
+  ir::Value x = b.input(ir::TensorMeta::of(f32, {8, 8}));
+  std::vector<std::string> views;  // the last one first
+  for (int k = 0; k < 12; ++k) {
+    const std::vector<std::int64_t> perm{1, 0};
+    x = b.emit("permute", {b.emit("neg", {x})}, {{"perm", perm}});
+    views.insert(views.begin(), std::string(x.node->name()));
+  }
+  b.output(b.emit("neg", {x}));
+  const jit::Program program = lowered(b.finish());
+  ASSERT_EQ(program.record.kernels.size(), 1u);
+  std::vector<std::string> told = program.record.kernels[0].nodes;
+  std::erase_if(told,
+                [&](const std::string& name) { return std::ranges::count(views, name) == 0; });
+  EXPECT_EQ(told, views) << ::testing::PrintToString(program.record.kernels[0].nodes);
+}
+
 }  // namespace
 }  // namespace heddle::test

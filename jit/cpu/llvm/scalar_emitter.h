@@ -31,6 +31,8 @@ unsigned lanes_of(llvm::Value* value);
 llvm::Constant* integers_like(llvm::Value* like, std::int64_t value);
 /// first, first + 1, …: a shuffle's mask.
 std::vector<int> lane_range(unsigned first, unsigned count);
+/// A vector of so many elements; 0: one element by itself.
+llvm::Type* with_lanes(llvm::Type* element, unsigned lanes);
 
 /// Bytes of the vectors of the least target with multiply-add units.
 inline constexpr std::int64_t kBytesWithFma = 32;
