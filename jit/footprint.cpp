@@ -190,13 +190,16 @@ class Footprints::Walk {
     bindings_.resize(outer);
   }
   void visit(const ContractStmt& contract) {
-    operand(contract.a, contract.rows, contract.depth, contract.group);
-    operand(contract.b, contract.depth, contract.columns, contract.group);
+    const auto a_stride = [](const ContractStmt::Run& run) { return run.a_stride; };
+    const auto b_stride = [](const ContractStmt::Run& run) { return run.b_stride; };
+    operand(contract.a, contract.rows, contract.depth, contract, a_stride);
+    operand(contract.b, contract.depth, contract.columns, contract, b_stride);
   }
   void visit(const auto&) {}
 
+  /// @param stride_of  of a run
   void operand(const TileOperand& tile, const SymExpr& rows, const SymExpr& columns,
-               std::int64_t group) {
+               const ContractStmt& contract, auto&& stride_of) {
     if (tile.windows || tile.dequantised) {
       note_unknown(tile.buffer);
       if (tile.windows && tile.windows->outside) note_unknown(tile.windows->outside->buffer);
@@ -212,10 +215,15 @@ class Footprints::Walk {
     const std::size_t outer = bindings_.size();
     bind(row, 0, rows - 1, true);
     bind(column, 0, columns - 1, true);
-    bind(part, 0, group - 1, true);
-    note(tile.buffer, false,
-         tile.base + SymExpr(row) * tile.row_stride + SymExpr(column) * tile.column_stride +
-             SymExpr(part));
+    bind(part, 0, contract.group - 1, true);
+    SymExpr index = tile.base + SymExpr(row) * tile.row_stride +
+                    SymExpr(column) * tile.column_stride + SymExpr(part);
+    for (std::size_t k = 0; k < contract.runs.size(); ++k) {
+      const Symbol run{Symbol::Kind::Axis, kOwn + 3 + static_cast<std::uint32_t>(k)};
+      bind(run, 0, contract.runs[k].count - 1, true);
+      index += SymExpr(run) * stride_of(contract.runs[k]);
+    }
+    note(tile.buffer, false, index);
     bindings_.resize(outer);
   }
 

@@ -1,6 +1,7 @@
 #include "jit/library.h"
 
 #include "heddle/error.h"
+#include "jit/nests/dot_conv.h"
 #include "jit/nests/row_conv.h"
 #if HEDDLE_WITH_ONEDNN
 #include "jit/cpu/onednn/onednn.h"
@@ -10,7 +11,8 @@ namespace heddle::jit {
 
 bool library_serves([[maybe_unused]] std::string_view name, [[maybe_unused]] const ir::Node& node) {
 #if HEDDLE_WITH_ONEDNN
-  return !(name == "conv" && is_row_conv(node)) && onednn::serves(name, node);
+  return !(name == "conv" && (is_row_conv(node) || is_dot_conv(node))) &&
+         onednn::serves(name, node);
 #else
   return false;
 #endif

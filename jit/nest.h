@@ -261,6 +261,12 @@ struct TileOperand {
 /// i64). Rows and columns beyond (rows, columns) are neither read from a and b nor meaningful in acc.
 /// Block level only.
 struct ContractStmt {
+  /// What comes `count` times for each k: each time a and b are read so many elements further on.
+  struct Run {
+    SymExpr count;
+    SymExpr a_stride;
+    SymExpr b_stride;
+  };
   NestBufferId acc;
   DType dtype;
   std::int64_t tile_rows;
@@ -277,6 +283,9 @@ struct ContractStmt {
   /// an i16.
   bool pairs_fit = false;
   bool tf32 = false;  ///< elements of f32 may be rounded to tf32
+  /// The sum is over these too, outermost first. Then both operands lie along the depth, whose neighbours are the lanes of a sum, and
+  /// have the accumulator's dtype; columns are few and known, and nothing accumulates. No runs: as one that comes once.
+  std::vector<Run> runs{};
 };
 
 struct Stmt {

@@ -275,6 +275,8 @@ void NestBuilder::contract(ContractStmt stmt) {
        {&stmt.rows, &stmt.columns, &stmt.depth, &stmt.a.base, &stmt.a.row_stride,
         &stmt.a.column_stride, &stmt.b.base, &stmt.b.row_stride, &stmt.b.column_stride})
     *expr = simplify(*expr);
+  for (ContractStmt::Run& run : stmt.runs)
+    for (SymExpr* expr : {&run.count, &run.a_stride, &run.b_stride}) *expr = simplify(*expr);
   append(block(), std::move(stmt));
 }
 

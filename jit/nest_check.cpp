@@ -19,6 +19,7 @@
 //   N16  what is dequantised from a few bits, and added to what is there, is of words, with whole words of rows in a group; rows in fixed point
 //        are of bytes, and their blocks are whole words of rows that share a scale
 //   N17  a scan carries one value, reduces none, and lies outside of vector loops
+//   N18  operands of a contraction of runs lie along the depth and have the accumulator's dtype; its columns are those of the tile
 #include <map>
 #include <set>
 #include <string>
@@ -138,6 +139,7 @@ class Checker {
     if (s.b.windows) windows(*s.b.windows, buffer(s.b.buffer).dtype);
     require(!s.a.dequantised, "N15 a left operand that is dequantised");
     if (s.b.dequantised) dequantised(s);
+    runs(s);
   }
   void operator()(const ForStmt& s) {
     const bool vector = s.kind == ForStmt::Kind::Vector;
@@ -240,6 +242,17 @@ class Checker {
       require(axis.taps >= 1 && axis.stride >= 1 && axis.dilation >= 1, "N14 steps of windows");
       for (const SymExpr* expr : {&axis.windows, &axis.size, &axis.memory_stride}) index(*expr);
     }
+  }
+
+  void runs(const ContractStmt& s) const {
+    for (const ContractStmt::Run& run : s.runs)
+      for (const SymExpr* expr : {&run.count, &run.a_stride, &run.b_stride}) index(*expr);
+    require(s.runs.empty() ||
+                (is_floating(s.dtype) && buffer(s.a.buffer).dtype == s.dtype &&
+                 buffer(s.b.buffer).dtype == s.dtype && s.a.column_stride.is_constant(1) &&
+                 s.b.row_stride.is_constant(1) && s.columns.is_constant(s.tile_columns) &&
+                 !s.accumulate && !s.b.windows && !s.b.dequantised),
+            "N18 runs of operands along the depth");
   }
 
   void dequantised(const ContractStmt& s) const {

@@ -96,13 +96,20 @@ class Printer {
          std::to_string(s.tile_columns) + " rows " + s.rows.to_string() + " columns " +
          s.columns.to_string() + " depth " + s.depth.to_string() +
          (s.group == 1 ? "" : " group " + std::to_string(s.group)) +
-         (s.pairs_fit ? " of pairs that fit i16" : "") + (s.tf32 ? " tf32" : ""));
+         (s.pairs_fit ? " of pairs that fit i16" : "") + (s.tf32 ? " tf32" : "") + runs(s));
   }
 
  private:
   static std::string dtype(DType d) { return std::string(name_of(d)); }
   static std::string masked(ScalarId mask) {
     return mask == kNoScalar ? std::string() : " if " + scalar(mask);
+  }
+  static std::string runs(const ContractStmt& s) {
+    std::string text;
+    for (const ContractStmt::Run& run : s.runs)
+      text += " run " + run.count.to_string() + " by " + run.a_stride.to_string() + " and " +
+              run.b_stride.to_string();
+    return text;
   }
   /// The name of a buffer by its place, whatever the nest calls it.
   std::string buffer_name(NestBufferId id) const {

@@ -456,6 +456,7 @@ void StatementEmitter::carry_on(const ForStmt& s) {
 }
 
 void StatementEmitter::operator()(const ContractStmt& s) {
+  HD_CHECK(s.runs.empty(), "contractions of runs are made for the CPU");
   const std::string type = compute_type(s.dtype);
   const std::string columns = std::to_string(s.tile_columns);
   const auto place = [&](const TileOperand& o, const char* row, const char* column) {

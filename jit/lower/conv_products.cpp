@@ -12,6 +12,7 @@
 #include "jit/lower/decompose.h"
 #include "jit/lower/fixed_values.h"
 #include "jit/lower/pack_weights.h"
+#include "jit/nests/dot_conv.h"
 #include "jit/nests/row_conv.h"
 
 namespace heddle::jit {
@@ -138,8 +139,10 @@ class ConvConverter {
     if (const auto made = planes_.find(node.inputs().empty() ? nullptr : node.input(0).node);
         made != planes_.end())
       return std::vector<Value>{made->second};
-    if (!may_be_product(node)) return std::nullopt;
-    if (lies_in_planes(node)) return in_planes(rewriter, node);
+    const bool product = may_be_product(node);
+    if (product && lies_in_planes(node)) return in_planes(rewriter, node);
+    if (has_few_columns(node)) return with_terms_behind(rewriter, node);
+    if (!product) return std::nullopt;
     const bool one_tap =
         (suits(node.input(1).meta(), options_.vector_bytes) || is_open(node)) && !has_padding(node);
     const bool in_place = !one_tap && (has_long_runs(node) || has_open_runs(node)) &&
@@ -199,6 +202,33 @@ class ConvConverter {
       attrs["pads_high"] = none;
     } else if (in_lanes && x.node->op_name() == "permute") {
       x = builder.emit("clone", {x});
+    }
+    return {builder.call(node.op(), operands, attrs)->value()};
+  }
+
+  bool has_few_columns(const Node& node) {
+    return may_be_dot_conv(node, options_.vector_bytes) && !is_dot_conv(node) &&
+           unit_of(node, options_).fuse && !ir::wants_fallback(node) &&
+           fixed_.contains(node.input(1).node);
+  }
+
+  /// The same with weights [m, c, k…] that lie as [m, k…, c].
+  static std::vector<Value> with_terms_behind(ir::Rewriter& rewriter, const Node& node) {
+    ir::GraphBuilder& builder = rewriter.builder();
+    std::vector<Value> operands = rewriter.map(node.inputs());
+    const std::size_t rank = node.output().sizes.size();
+    const Value moved = builder.emit(
+        "clone", {builder.emit("permute", {operands[1]}, {{"perm", channels_to_last(rank)}})});
+    operands[1] = builder.emit("permute", {moved}, {{"perm", channels_to_front(rank)}});
+    ir::Attrs attrs = node.attrs();
+    if (has_many_row_taps(node) && has_padding(node)) {
+      operands[0] = with_padding(builder, node, operands[0],
+                                 builder.constant(ir::Literal::scalar(DType::F32, 0)));
+      const Ints none(node.ints("pads_low").size(), 0);
+      attrs["pads_low"] = none;
+      attrs["pads_high"] = none;
+    } else if (operands[0].node->op_name() == "permute") {
+      operands[0] = builder.emit("clone", {operands[0]});
     }
     return {builder.call(node.op(), operands, attrs)->value()};
   }

@@ -218,7 +218,11 @@ void join_last(NestBuilder& builder, Block& body, std::vector<AxisRun>& axes) {
 struct WorkCounter {
   SymExpr operator()(const ForStmt& s) const { return s.extent * work_of(*s.body); }
   SymExpr operator()(const IfStmt& s) const { return work_of(*s.body); }
-  SymExpr operator()(const ContractStmt& s) const { return s.rows * s.columns * s.depth; }
+  SymExpr operator()(const ContractStmt& s) const {
+    SymExpr products = s.rows * s.columns * s.depth;
+    for (const ContractStmt::Run& run : s.runs) products = products * run.count;
+    return products;
+  }
   SymExpr operator()(const ConstStmt&) const { return 0; }
   SymExpr operator()(const ApplyStmt& s) const {
     return s.op >= ir::ScalarOp::Exp && s.op <= ir::ScalarOp::Sigmoid ? 8 : 1;

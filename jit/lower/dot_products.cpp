@@ -7,6 +7,7 @@
 #include "ir/passes/form_regions.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/fixed_values.h"
+#include "jit/nests/dot_conv.h"
 
 namespace heddle::jit {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 using ir::Dims;
 using ir::Node;
 using ir::Value;
+using Ints = std::vector<std::int64_t>;
 
 /// Terms of a sum that fill a vector.
 constexpr std::int64_t kLeastTerms = 8;
@@ -36,6 +38,7 @@ class DotConverter {
     if (is_outer_product(node))
       return std::vector<Value>{rewriter.builder().emit(
           "mul", {rewriter.map(node.input(0)), rewriter.map(node.input(1))})};
+    if (has_few_columns(node)) return as_conv(rewriter, node);
     if (!is_dot_product(node)) return std::nullopt;
     ir::GraphBuilder& builder = rewriter.builder();
     const Value left = rewriter.map(node.input(0));
@@ -63,6 +66,44 @@ class DotConverter {
            right.dtype == dtype && left.rank() >= 2 && right.rank() >= 2 &&
            left.sizes.back().is_constant(1) && classify(node, options_) == NodeClass::Nest &&
            unit_of(node, options_).fuse && !ir::wants_fallback(node);
+  }
+
+  bool has_few_columns(const Node& node) {
+    if (node.op_name() != "matmul" || node.flag("bf16") || node.flag("int8")) return false;
+    const ir::TensorMeta& left = node.input(0).meta();
+    const ir::TensorMeta& right = node.input(1).meta();
+    const SymExpr& terms = right.sizes.front();
+    const SymExpr& columns = right.sizes.back();
+    return node.output().dtype == DType::F32 && left.dtype == DType::F32 &&
+           right.dtype == DType::F32 && left.rank() >= 2 && right.rank() == 2 &&
+           terms.is_constant() && columns.is_constant() &&
+           pays_as_dot_conv(columns.constant(), terms.constant(), options_.vector_bytes) &&
+           classify(node, options_) == NodeClass::Nest && unit_of(node, options_).fuse &&
+           !ir::wants_fallback(node) && fixed_.contains(node.input(1).node);
+  }
+
+  /// As a convolution of one element: rows of the left operand are its positions.
+  static std::vector<Value> as_conv(ir::Rewriter& rewriter, const Node& node) {
+    ir::GraphBuilder& builder = rewriter.builder();
+    const Value left = rewriter.map(node.input(0));
+    const Dims& sizes = left.meta().sizes;
+    const SymExpr rows = base::product(std::span(sizes).first(sizes.size() - 1));
+    const Value x = builder.emit("reshape", {left}, {{"sizes", Dims{1, rows, sizes.back()}}});
+    const Value right = rewriter.map(node.input(1));
+    const Dims& matrix = right.meta().sizes;
+    const Value filters =
+        builder.emit("reshape", {right}, {{"sizes", Dims{1, matrix[0], matrix[1]}}});
+    const Value turned =
+        builder.emit("clone", {builder.emit("permute", {filters}, {{"perm", Ints{2, 0, 1}}})});
+    const Value weights = builder.emit("permute", {turned}, {{"perm", Ints{0, 2, 1}}});
+    const Value made = builder.emit("conv", {x, weights},
+                                    {{"channels_last", true},
+                                     {"strides", Ints{1}},
+                                     {"pads_low", Ints{0}},
+                                     {"pads_high", Ints{0}},
+                                     {"dilations", Ints{1}},
+                                     {"groups", std::int64_t{1}}});
+    return {builder.emit("reshape", {made}, {{"sizes", node.output().sizes}})};
   }
 
   bool is_dot_product(const Node& node) {

@@ -9,6 +9,7 @@
 #include "jit/lower/group_graph.h"
 #include "jit/lower/kernel_memory.h"
 #include "jit/lower/nest_context.h"
+#include "jit/nests/dot_conv.h"
 #include "jit/nests/row_conv.h"
 
 namespace heddle::jit {
@@ -293,7 +294,8 @@ class Former {
   bool is_permuting(const Group& merged, const Node* node) const {
     if (merged.kind != Group::Kind::Nest) return false;
     // Its vectors of channels would be stored element by element.
-    if (graph_.options().target == LowerOptions::Target::Cpu && is_row_conv(*merged.root))
+    if (graph_.options().target == LowerOptions::Target::Cpu &&
+        (is_row_conv(*merged.root) || is_dot_conv(*merged.root)))
       return false;
     const Read* read = permuting_read(merged, graph_, reads_.of(node), node);
     if (read == nullptr) return false;

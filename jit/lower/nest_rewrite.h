@@ -92,6 +92,8 @@ inline void visit_exprs(Dequantised& d, auto&& visit) {
   visit(d.fixed->sum_stride);
 }
 inline void visit_exprs(ContractStmt& s, auto&& visit) {
+  for (ContractStmt::Run& run : s.runs)
+    for (SymExpr* expr : {&run.count, &run.a_stride, &run.b_stride}) visit(*expr);
   for (SymExpr* expr : {&s.rows, &s.columns, &s.depth}) visit(*expr);
   for (TileOperand* operand : {&s.a, &s.b}) {
     for (SymExpr* expr : {&operand->base, &operand->row_stride, &operand->column_stride})

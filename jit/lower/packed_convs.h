@@ -6,7 +6,8 @@
 
 namespace heddle::jit {
 
-/// Packs the weights of convolutions that are the same in each run into panels, for CPUs whose vectors have 32 bytes or fewer.
+/// Packs the weights of convolutions that are the same in each run into panels, for CPUs whose vectors have 32 bytes or fewer, and
+/// of those with more than 15 elements of padding along a row for all.
 ///
 ///   %y = conv(%x: f32[1, 56, 56, 64], %w: param f32[128, 64, 3, 3], %b) {channels_last = true, strides = [2, 2], …}
 ///     ==>
@@ -21,7 +22,8 @@ namespace heddle::jit {
 /// begin than to compute: 18 us of 8 channels by 3 x 3 at 7 x 7, which take 7. Of windows with gaps, an even number of taps or wide steps the library's
 /// take longer where many elements lie behind each other: 0.79 of the cycles of 256 channels by 3 x 3 two apart at 28 x 28, 0.76 of 64 to 128
 /// channels by 2 x 2 side by side at 56 x 56, 0.77 of 128 to 256 by 3 x 3 in steps of two at 20 x 20; others take as long, few
-/// channels 1.1 to 1.4 times (Zen 3).
+/// channels 1.1 to 1.4 times (Zen 3). With AVX-512 the library is slow at much padding alone: 8 to 64 channels by 1 x 39 takes 0.47 to
+/// 0.73 of its time, of one to three channels 0.2 to 0.45 (Xeon); with 15 or less it takes as long.
 ///
 /// Needs:  decomposed ops, known sizes put in; convs_as_products() before it, whose products read more at a time.
 /// Leaves: what the library has kernels for, few channels a group, kernels of one element, open weights, and all of CUDA's.

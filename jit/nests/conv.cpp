@@ -20,6 +20,7 @@
 #include <algorithm>
 
 #include "jit/nests/conv_product.h"
+#include "jit/nests/dot_conv.h"
 #include "jit/nests/nests.h"
 #include "jit/nests/row_conv.h"
 #include "jit/nests/support.h"
@@ -175,6 +176,8 @@ class ConvNest {
 void build_conv(NestContext& ctx) {
   if (ctx.options().target == LowerOptions::Target::Cpu && is_row_conv(ctx.node()))
     build_row_conv(ctx);
+  else if (ctx.options().target == LowerOptions::Target::Cpu && is_dot_conv(ctx.node()))
+    build_dot_conv(ctx);
   else if (is_conv_product(ctx))
     build_conv_product(ctx);
   else

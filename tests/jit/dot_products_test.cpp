@@ -40,8 +40,8 @@ TEST(DotProducts, OfOneColumn) {
 TEST(DotProducts, OfFewColumnsOfAParameter) {
   for (const std::int64_t columns : {2, 3, 4}) {
     ir::GraphBuilder b("main");
-    const ir::Value x = b.input(tensor(f32, {"s0", "150"}));
-    const ir::Value w = b.constant(random_literal(f32, {150, columns}, 3));
+    const ir::Value x = b.input(tensor(f64, {"s0", "150"}));
+    const ir::Value w = b.constant(random_literal(f64, {150, columns}, 3));
     b.output(b.emit("relu", {b.emit("matmul", {x, w})}));
     const ir::Graph graph = b.finish();
     EXPECT_TRUE(is_sum(graph));

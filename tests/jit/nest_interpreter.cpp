@@ -220,7 +220,8 @@ class Machine {
       for (std::int64_t n = 0; n < columns; ++n) {
         const std::int64_t place = m * s.tile_columns + n;
         HostScalar sum = s.accumulate ? *element(s.acc, place) : number(s.dtype, 0);
-        for (std::int64_t k = 0; k < depth; ++k) {
+        add_runs(s, m, n, 0, 0, 0, sum);
+        for (std::int64_t k = 0; k < (s.runs.empty() ? depth : 0); ++k) {
           for (std::int64_t g = 0; g < s.group; ++g) {
             const bool fixed = s.b.dequantised && s.b.dequantised->fixed;
             const HostScalar a =
@@ -235,6 +236,24 @@ class Machine {
   }
 
  private:
+  /// Runs from number `run` on, moved by so much in a and b.
+  void add_runs(const ContractStmt& s, std::int64_t m, std::int64_t n, std::size_t run,
+                std::int64_t of_a, std::int64_t of_b, HostScalar& sum) {
+    if (s.runs.empty()) return;
+    if (run < s.runs.size()) {
+      const ContractStmt::Run& now = s.runs[run];
+      for (std::int64_t k = 0; k < value_of(now.count); ++k)
+        add_runs(s, m, n, run + 1, of_a + k * value_of(now.a_stride),
+                 of_b + k * value_of(now.b_stride), sum);
+      return;
+    }
+    for (std::int64_t k = 0; k < value_of(s.depth); ++k) {
+      const HostScalar a = operand(s.a, m, k, of_a);
+      const HostScalar b = operand(s.b, k, n, of_b);
+      sum = ir::ops::apply(ScalarOp::Add, {sum, ir::ops::apply(ScalarOp::Mul, {a, b})});
+    }
+  }
+
   void run(const Block& block) {
     for (const Stmt& statement : block) std::visit(*this, statement.node);
   }

@@ -118,6 +118,7 @@ TEST(Nest, WhatCodeDependsOnIsPartOfTheKey) {
   EXPECT_TRUE(changed([](Nest& n) { std::get<ForStmt>(n.body[2].node).extent = 5; }));
   EXPECT_TRUE(changed([](Nest& n) { std::get<ForStmt>(n.body[2].node).reductions[0].mask = 9; }));
   EXPECT_TRUE(changed([](Nest& n) { std::get<ContractStmt>(n.body[4].node).tile_rows = 3; }));
+  EXPECT_TRUE(changed([](Nest& n) { std::get<ContractStmt>(n.body[4].node).runs = {{2, 3, 4}}; }));
   EXPECT_TRUE(changed([](Nest& n) { std::get<ConstStmt>(n.body[5].node).integer = 8; }));
 }
 
@@ -248,6 +249,13 @@ TEST(NestCheck, N15WhatIsDequantisedIsARightOperandOfBytes) {
                 [](Nest& n) { std::get<ContractStmt>(n.body[4].node).a.dequantised = by_first(); });
   expect_broken("N15",
                 [](Nest& n) { std::get<ContractStmt>(n.body[4].node).b.dequantised = by_first(); });
+}
+
+TEST(NestCheck, N18RunsLieAlongTheDepth) {
+  expect_broken("N18", [](Nest& n) { std::get<ContractStmt>(n.body[4].node).runs = {{2, 3, 4}}; });
+  expect_broken("N8", [](Nest& n) {
+    std::get<ContractStmt>(n.body[4].node).runs = {{SymExpr::size(7), 3, 4}};
+  });
 }
 
 TEST(NestCheck, N16NumbersOfAFewBitsLieInWords) {

@@ -77,6 +77,23 @@ TEST(PackedConvs, OfWidePadding) {
   expect_packed(row, {1, 2, 35});
 }
 
+TEST(PackedConvs, OfMuchPaddingWithVectorsOfAnyWidth) {
+  Grouped c{.groups = 1,
+            .channels = 8,
+            .results = 40,
+            .kernel = {1, 39},
+            .low = {0, 19},
+            .high = {0, 19},
+            .sizes = {"1", "3", "50"}};
+  const ir::Graph graph = graph_of(c);
+  const jit::Program program = jit::lower(graph, with_convs_of_a_library(64));
+  EXPECT_NE(nests_of(program).find("contract"), std::string::npos);
+  expect_program_right(graph, program, random_arguments(graph, {}), as_code_of(64), 1e-5);
+  c.kernel = {1, 31};
+  c.low = c.high = {0, 15};
+  expect_left(c, 64);
+}
+
 TEST(PackedConvs, OfFewProducts) {
   expect_packed({.groups = 1, .channels = 8, .results = 8, .sizes = {"1", "7", "7"}});
 }

@@ -222,6 +222,24 @@ class NestEmitter {
   llvm::Value* contract_load_b(const Tile& tile, llvm::Value* row, llvm::Value* column,
                                llvm::Value* mask);
 
+  // run_contract_emitter.cpp: sums whose terms lie side by side in both operands.
+  void contract_runs(const Tile& tile);
+  void run_block(const Tile& tile, llvm::Value* row, unsigned rows, llvm::Value* column,
+                 unsigned columns);
+  /// Rows by columns of sums, and where the first ones' terms begin in a and b.
+  struct RunBlock {
+    unsigned rows;
+    unsigned columns;
+    llvm::Value* a;
+    llvm::Value* b;
+  };
+  /// What runs from number `run` on add.
+  Values add_runs(const Tile& tile, const RunBlock& block, std::size_t run, Values sums);
+  Values run_step(const Tile& tile, const RunBlock& block, llvm::Value* k, llvm::Value* mask,
+                  const Values& sums);
+  void store_sums(const Tile& tile, llvm::Value* row, llvm::Value* column, unsigned columns,
+                  Values sums);
+
   // pair_contract_emitter.cpp
   bool sums_by_pairs(const ContractStmt& s) const;
   Values pair_step(const Tile& tile, llvm::Value* k, unsigned n, llvm::Value* first_row,
