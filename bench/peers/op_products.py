@@ -17,6 +17,7 @@ def upwards(shape, weights, group=1, **attributes):
 
 ROUND_1 = {"pads": [1] * 4}
 SPEECH = (1, 256, 400)
+SOUND = (1, 8, 172, 264)
 
 CONVOLUTIONS = {
     "fused_relu": one("com.microsoft.FusedConv", (1, 64, 28, 28), weight(64, 64, 3, 3), weight(64), activation="Relu",
@@ -30,6 +31,11 @@ CONVOLUTIONS = {
     "conv_3x3_640": conv((1, 3, 640, 640), (16, 3, 3, 3), strides=[2, 2], **ROUND_1),
     "conv_3x3_narrow": conv((1, 16, 160, 160), (16, 16, 3, 3), **ROUND_1),
     "conv_3x3_to_1": conv((1, 64, 112, 112), (1, 64, 3, 3), **ROUND_1),
+    "conv_3x3_to_4": conv((1, 32, 80, 80), (4, 32, 3, 3), **ROUND_1),
+    "conv_9x9_to_3": conv((1, 64, 112, 112), (3, 64, 9, 9), pads=[4] * 4),
+    "conv_5x5_8_to_1": conv(SOUND, (1, 8, 5, 5), pads=[2] * 4),
+    "conv_3x39_8_to_8": conv(SOUND, (8, 8, 3, 39), pads=[1, 19, 1, 19]),
+    "conv_1x39_8_to_40": conv(SOUND, (40, 8, 1, 39), pads=[0, 19, 0, 19]),
     "conv_3x3_batch_8": conv((8, 64, 28, 28), (64, 64, 3, 3), **ROUND_1),
     "conv_1x1_batch_8": conv((8, 256, 14, 14), (256, 256, 1, 1)),
     "conv_3x3_same_upper": conv((1, 64, 57, 57), (64, 64, 3, 3), strides=[2, 2], auto_pad="SAME_UPPER"),
@@ -51,6 +57,8 @@ CONVOLUTIONS = {
     "conv_1d_3": conv(SPEECH, (256, 256, 3), pads=[1, 1]),
     "conv_1d_dilated": conv(SPEECH, (256, 256, 3), pads=[4, 4], dilations=[4]),
     "conv_1d_10_stride_5": conv((1, 1, 16000), (512, 1, 10), strides=[5]),
+    "conv_1d_256_to_36": conv((1, 1, 11217), (36, 1, 256), strides=[64]),
+    "conv_1d_256_to_1": conv((1, 1, 22176), (1, 1, 256), strides=[2]),
     "conv_1d_depthwise_3": conv(SPEECH, (256, 1, 3), group=256, pads=[1, 1]),
     "conv_1d_depthwise_4_causal": conv((1, 1536, 128), (1536, 1, 4), group=1536, pads=[3, 0]),
     "conv_1d_depthwise_15": conv(SPEECH, (256, 1, 15), group=256, pads=[7, 7]),
@@ -126,6 +134,9 @@ PRODUCTS = {
     "product_depth_1": one("MatMul", (512, 1), (1, 1024)),
     "product_width_1": one("MatMul", (1024, 512), weight(512, 1)),
     "product_width_8": one("MatMul", (4096, 64), weight(64, 8)),
+    "product_width_3": one("MatMul", (128, 768), weight(768, 3)),
+    "product_width_8_deep": one("MatMul", (512, 1024), weight(1024, 8)),
+    "product_width_10": one("MatMul", (64, 512), weight(512, 10)),
     "product_deep": one("MatMul", (16, 8192), weight(8192, 16)),
     "product_vector": one("MatMul", (1024, 1024), weight(1024)),
     "product_dot": one("MatMul", (4096,), (4096,)),

@@ -198,14 +198,13 @@ bool may_be_dot_conv(const ir::Node& conv, std::int64_t vector_bytes) {
   const ir::Dims& weights = conv.input(1).meta().sizes;
   if (!std::ranges::all_of(weights, [](const SymExpr& size) { return size.is_constant(); }))
     return false;
-  const std::int64_t taps = base::product(std::span(weights).subspan(2)).constant();
-  if (taps == 1)
-    return pays_as_dot_conv(weights[0].constant(), weights[1].constant(), vector_bytes);
+  const std::int64_t columns = weights[0].constant(), channels = weights[1].constant();
   const std::int64_t along = weights.back().constant();
-  const bool is_joined = conv.ints("dilations").back() == 1;
-  const std::int64_t piece = weights[1].constant() * (is_joined ? along : 1);
-  return suits(weights[0].constant(), piece, along, taps * weights[1].constant() / piece,
-               vector_bytes > kNarrowBytes);
+  const std::int64_t taps = base::product(std::span(weights).subspan(2)).constant();
+  if (columns == 0 || channels == 0 || taps == 0) return false;
+  if (taps == 1) return pays_as_dot_conv(columns, channels, vector_bytes);
+  const std::int64_t joined = conv.ints("dilations").back() == 1 ? along : 1;
+  return suits(columns, channels * joined, along, taps / joined, vector_bytes > kNarrowBytes);
 }
 
 bool is_dot_conv(const ir::Node& conv) {

@@ -148,6 +148,8 @@ TEST(DotConv, LeavesWhatFillsVectors) {
   expect_left({.channels = 3, .results = 4});
   expect_left({.channels = 8, .results = 8});
   expect_left({.fixed = false});
+  expect_left({.channels = 0});
+  expect_left({.results = 0});
   expect_left({.channels = 30, .results = 8}, 32);
   expect_left({.channels = 16, .results = 2, .kernel = {1, 1}, .low = {0, 0}, .high = {0, 0}});
 }
