@@ -259,6 +259,20 @@ TEST(RowConv, CopiesWhatSharesFewSetsOfTheCache) {
   EXPECT_FALSE(is_in_slabs(c)) << "more than a cache holds";
 }
 
+/// 49 taps, with vectors of 64 bytes, whatever the sets.
+TEST(RowConv, CopiesWhatManyTapsWouldReadFromFarAway) {
+  const Depthwise c{
+      .channels = 96, .kernel = {7, 7}, .low = {3, 3}, .high = {3, 3}, .sizes = {"1", "12", "19"}};
+  const auto copies = [&](std::int64_t bytes) {
+    const jit::LowerOptions options{.target = jit::LowerOptions::Target::Cpu,
+                                    .vector_bytes = bytes};
+    return nests_of(jit::lower(graph_of(c), options)).find("local") != std::string::npos;
+  };
+  EXPECT_TRUE(copies(64));
+  EXPECT_FALSE(copies(32));
+  expect_right(c);
+}
+
 TEST(RowConv, OfCopiesOfEveryWindow) {
   for (const char* width : {"1", "3", "7", "8", "9", "17"})
     for (const char* height : {"1", "4", "31"}) {
