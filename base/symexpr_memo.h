@@ -1,18 +1,19 @@
 // What a thread found out about expressions under facts.
 #pragma once
 
-#include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/symexpr.h"
 
 namespace heddle::base {
 
-/// The statements of a kernel, and of the next one, ask the same again and again with the same facts. An answer is kept
-/// until another one takes its place.
+/// The statements of a kernel, and of the next one, ask the same again and again. Facts grow with each loop and differ from kernel to
+/// kernel, but few of them say anything of what an expression mentions: answers are found by these.
 class FactsMemo {
  public:
   struct Answers {
@@ -26,26 +27,27 @@ class FactsMemo {
   Answers& at(const SymExpr& expr, const Facts& facts);
 
  private:
-  /// Of `facts`, one of facts_; null: nothing is here.
-  struct Place {
+  using Ranges = std::vector<std::pair<Symbol, Facts::Range>>;
+  /// An expression, and the ranges of what it mentions and of what these mention.
+  struct Question {
     SymExpr expr;
-    const Facts* facts = nullptr;
+    bool sizes_positive = false;
+    Ranges ranges;
     Answers answers;
   };
+  /// The answer to a question asked a short while ago, found without looking at any range.
   struct Recent {
-    const Facts* facts = nullptr;
-    std::uint64_t version = 0;  ///< of those that it was asked for with
+    SymExpr expr;
+    std::uint64_t version = 0;  ///< of the facts; 0: nothing is here
+    bool sizes_positive = false;
+    std::shared_ptr<Question> question;
   };
 
-  /// The same facts among facts_.
-  const Facts* kept(const Facts& facts);
-  const Facts* found_or_kept(const Facts& facts);
-  void clear();
+  std::shared_ptr<Question> question_of(const SymExpr& expr, const Facts& facts);
 
-  /// Those that were asked for last: comparing them takes less than a hash.
-  std::array<Recent, 4> recent_{};
-  std::unordered_multimap<std::uint64_t, std::unique_ptr<const Facts>> facts_;  ///< by their hash
-  std::vector<Place> places_;  ///< by a hash of expression and facts; none until they are asked for
+  std::vector<Recent>
+      recent_;  ///< by a hash of expression and version; none until they are asked for
+  std::unordered_multimap<std::uint64_t, std::shared_ptr<Question>> questions_;  ///< by their hash
 };
 
 }  // namespace heddle::base

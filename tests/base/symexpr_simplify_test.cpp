@@ -253,9 +253,29 @@ TEST(Simplify, puts_the_number_of_a_single_value) {
   EXPECT_EQ(flat.simplify(facts), flat);
 }
 
+/// What bounds an expression's symbols is bounded by others in turn: each of these facts counts, those of other symbols do not.
+TEST(Simplify, by_the_facts_that_say_something_of_it) {
+  const auto facts_of = [](std::int64_t rows, std::int64_t others, bool positive) {
+    Facts facts;
+    facts.sizes_positive = positive;
+    facts.set_range(s0.symbol(), 0, rows);
+    set_extent(facts, i0, s0);
+    set_extent(facts, i2, others);
+    return facts;
+  };
+  for (const std::int64_t others : {3, 5, 3}) {
+    EXPECT_EQ(floordiv(i0, 8).simplify(facts_of(8, others, false)), SymExpr(0));
+    EXPECT_EQ(floordiv(i0, 8).simplify(facts_of(16, others, false)), floordiv(i0, 8));
+    EXPECT_TRUE(provably_nonnegative(7 - i0, facts_of(8, others, false)));
+    EXPECT_FALSE(provably_nonnegative(7 - i0, facts_of(16, others, false)));
+    EXPECT_TRUE(provably_nonnegative(s1 - 1, facts_of(8, others, true)));
+    EXPECT_FALSE(provably_nonnegative(s1 - 1, facts_of(8, others, false)));
+  }
+}
+
 TEST(Simplify, of_more_questions_than_are_kept) {
   for (int round = 0; round < 2; ++round) {
-    for (std::int64_t extent = 2; extent <= 3000; ++extent) {
+    for (std::int64_t extent = 2; extent <= 5000; ++extent) {
       Facts facts;
       set_extent(facts, i0, extent);
       ASSERT_EQ(floordiv(i0, extent).simplify(facts), SymExpr(0));
