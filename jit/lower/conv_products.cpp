@@ -11,6 +11,7 @@
 #include "jit/lower/conv_windows.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/fixed_values.h"
+#include "jit/lower/neighbours.h"
 #include "jit/lower/pack_weights.h"
 #include "jit/nests/dot_conv.h"
 #include "jit/nests/row_conv.h"
@@ -213,10 +214,11 @@ class ConvConverter {
   }
 
   /// The same with weights [m, c, k…] that lie as [m, k…, c].
-  static std::vector<Value> with_terms_behind(ir::Rewriter& rewriter, const Node& node) {
+  std::vector<Value> with_terms_behind(ir::Rewriter& rewriter, const Node& node) const {
     ir::GraphBuilder& builder = rewriter.builder();
     std::vector<Value> operands = rewriter.map(node.inputs());
     const std::size_t rank = node.output().sizes.size();
+    const bool one_channel = node.input(1).meta().sizes[1].is_constant(1);
     const Value moved = builder.emit(
         "clone", {builder.emit("permute", {operands[1]}, {{"perm", channels_to_last(rank)}})});
     operands[1] = builder.emit("permute", {moved}, {{"perm", channels_to_front(rank)}});
@@ -227,7 +229,7 @@ class ConvConverter {
       const Ints none(node.ints("pads_low").size(), 0);
       attrs["pads_low"] = none;
       attrs["pads_high"] = none;
-    } else if (operands[0].node->op_name() == "permute") {
+    } else if (!lies_along(operands[0], rank - (one_channel ? 2 : 1), options_)) {
       operands[0] = builder.emit("clone", {operands[0]});
     }
     return {builder.call(node.op(), operands, attrs)->value()};

@@ -7,6 +7,7 @@
 #include "ir/passes/form_regions.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/fixed_values.h"
+#include "jit/lower/neighbours.h"
 #include "jit/nests/dot_conv.h"
 
 namespace heddle::jit {
@@ -22,13 +23,6 @@ constexpr std::int64_t kLeastTerms = 8;
 constexpr std::int64_t kFewColumns = 4;
 /// Of each of several columns, from which on joining the lanes of its sum costs less than what vectors save.
 constexpr std::int64_t kLeastTermsOfSeveral = 32;
-
-/// The last dimension of more than one element; nothing where there is none.
-std::optional<std::size_t> innermost_dimension(const Dims& sizes) {
-  for (std::size_t d = sizes.size(); d-- > 0;)
-    if (!sizes[d].is_constant(1)) return d;
-  return {};
-}
 
 class DotConverter {
  public:
@@ -46,7 +40,7 @@ class DotConverter {
     rows.insert(rows.end() - 1, SymExpr(1));
     const Value apart = builder.emit("reshape", {left}, {{"sizes", std::move(rows)}});
     Value columns = turned(builder, rewriter.map(node.input(1)));
-    if (!lies_along(node.input(1), rank_of(node, 1) - 2))
+    if (!lies_along(node.input(1), rank_of(node, 1) - 2, options_))
       columns = builder.emit("clone", {columns});
     Dims sizes = columns.meta().sizes;
     sizes.insert(sizes.end() - 2, SymExpr(1));
@@ -79,7 +73,8 @@ class DotConverter {
            terms.is_constant() && columns.is_constant() &&
            pays_as_dot_conv(columns.constant(), terms.constant(), options_.vector_bytes) &&
            classify(node, options_) == NodeClass::Nest && unit_of(node, options_).fuse &&
-           !ir::wants_fallback(node) && fixed_.contains(node.input(1).node);
+           !ir::wants_fallback(node) && fixed_.contains(node.input(1).node) &&
+           lies_along(node.input(0), rank_of(node, 0) - 1, options_);
   }
 
   /// As a convolution of one element: rows of the left operand are its positions.
@@ -116,8 +111,9 @@ class DotConverter {
     return left.rank() >= 2 && right.rank() >= 2 &&
            has_long_sums(left.sizes.back(), right.sizes.back()) &&
            classify(node, options_) == NodeClass::Nest && unit_of(node, options_).fuse &&
-           !ir::wants_fallback(node) && lies_along(node.input(0), rank_of(node, 0) - 1) &&
-           (lies_along(node.input(1), rank_of(node, 1) - 2) || fixed_.contains(node.input(1).node));
+           !ir::wants_fallback(node) && lies_along(node.input(0), rank_of(node, 0) - 1, options_) &&
+           (lies_along(node.input(1), rank_of(node, 1) - 2, options_) ||
+            fixed_.contains(node.input(1).node));
   }
 
   static bool has_long_sums(const SymExpr& terms, const SymExpr& columns) {
@@ -128,26 +124,6 @@ class DotConverter {
 
   static std::size_t rank_of(const Node& node, std::size_t operand) {
     return node.input(operand).meta().sizes.size();
-  }
-
-  /// Whether neighbours along `axis` lie side by side in memory, or are computed.
-  bool lies_along(Value value, std::size_t axis) const {
-    while (classify(*value.node, options_) == NodeClass::View) {
-      const Node& view = *value.node;
-      const Value from = view.input(0);
-      if (view.op_name() == "permute") {
-        axis = static_cast<std::size_t>(view.ints("perm")[axis]);
-      } else if (view.op_name() == "reshape") {
-        if (innermost_dimension(value.meta().sizes) != axis) return false;
-        const std::optional<std::size_t> same = innermost_dimension(from.meta().sizes);
-        if (!same) return false;
-        axis = *same;
-      } else if (view.op_name() != "slice" || !view.symints("stride")[axis].is_constant(1)) {
-        return false;
-      }
-      value = from;
-    }
-    return innermost_dimension(value.meta().sizes) == axis && value.meta().is_row_major();
   }
 
   /// The last two dimensions in the other order.

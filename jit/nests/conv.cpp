@@ -176,7 +176,7 @@ class ConvNest {
 void build_conv(NestContext& ctx) {
   if (ctx.options().target == LowerOptions::Target::Cpu && is_row_conv(ctx.node()))
     build_row_conv(ctx);
-  else if (ctx.options().target == LowerOptions::Target::Cpu && is_dot_conv(ctx.node()))
+  else if (ctx.options().target == LowerOptions::Target::Cpu && reads_terms_side_by_side(ctx))
     build_dot_conv(ctx);
   else if (is_conv_product(ctx))
     build_conv_product(ctx);

@@ -1,6 +1,7 @@
 #include "jit/nests/dot_conv.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "ir/op.h"
 #include "jit/lower/conv_windows.h"
@@ -97,7 +98,8 @@ class DotConv {
                       .a_stride = x_.strides[d + 1] * loop.position_step,
                       .b_stride = w_.strides[d + 2] * loop.tap_step});
     }
-    const bool is_joined = dilation == 1 && b_.simplify(along - channels_).is_constant(0);
+    const bool is_joined = dilation == 1 && b_.simplify(along - channels_).is_constant(0) &&
+                           b_.simplify(w_.strides.back() - channels_).is_constant(0);
     if (!is_joined || runs.empty())
       runs.push_back({.count = is_joined ? SymExpr(1) : taps,
                       .a_stride = along * dilation,
@@ -213,6 +215,15 @@ bool is_dot_conv(const ir::Node& conv) {
   const ir::Node& weights = *conv.input(1).node;
   if (weights.op_name() != "permute" || weights.input(0).node->op_name() != "clone") return false;
   return weights.ints("perm") == channels_to_front(weights.ints("perm").size());
+}
+
+bool reads_terms_side_by_side(NestContext& ctx) {
+  if (!is_dot_conv(ctx.node())) return false;
+  const std::optional<AffineOperand> x = ctx.affine(0), w = ctx.affine(1);
+  // One channel has no neighbours.
+  return x && w &&
+         (ctx.node().input(1).meta().sizes[1].is_constant(1) ||
+          (x->strides.back().is_constant(1) && w->strides[1].is_constant(1)));
 }
 
 void build_dot_conv(NestContext& ctx) { DotConv(ctx).build(); }

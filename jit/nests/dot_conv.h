@@ -26,6 +26,8 @@ bool may_be_dot_conv(const ir::Node& conv, std::int64_t vector_bytes);
 /// Whether its weights lie so: [m, c, k…] as a view of a copy [m, k…, c].
 bool is_dot_conv(const ir::Node& conv);
 
+/// Whether the convolution is one, and its operands lie so in memory: one over views of others is computed as any other is.
+bool reads_terms_side_by_side(NestContext& ctx);
 void build_dot_conv(NestContext& ctx);
 
 }  // namespace heddle::jit

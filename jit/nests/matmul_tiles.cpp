@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "jit/lower/pack_weights.h"
 #include "jit/nests/support.h"
 
 namespace heddle::jit {

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "ir/text.h"
 #include "tests/jit/one_conv.h"
 
 namespace heddle::test {
@@ -169,6 +170,47 @@ TEST(DotConv, OfOneElement) {
                .low = {0, 0},
                .high = {0, 0}});
   expect_dots({.channels = 40, .results = 3, .kernel = {1, 1}});
+}
+
+/// Channels of x lie apart, or in planes, or its rows are parts of longer ones.
+TEST(DotConv, OfViews) {
+  for (const bool turned : {false, true})
+    for (const std::int64_t step : {1, 2})
+      for (const std::int64_t left : {0, 3}) {
+        const ir::Graph graph = graph_of(OneConv{.channels = 12,
+                                                 .results = 2,
+                                                 .sizes = {"2", "5", "30"},
+                                                 .turned = turned,
+                                                 .step = step,
+                                                 .left = left});
+        const jit::Program program = jit::lower(graph, where_library_leaves_these(64));
+        EXPECT_TRUE(is_dots(program));
+        expect_program_right(graph, program, random_arguments(graph, {}), as_code(), 1e-5);
+      }
+}
+
+/// Rows whose terms do not lie side by side are multiplied as they are.
+TEST(DotConv, OfProductsOfViews) {
+  const auto expect_product = [](const char* input, const char* view, bool dots) {
+    ir::GraphBuilder b("main");
+    const ir::Graph left = ir::parse(std::string("graph @left(%x: ") + input +
+                                     ") {\n  %v = " + view + "\n  return %v\n}\n");
+    ir::Value v = b.input(left.inputs()[0].meta(), "x");
+    const ir::Node& node = *left.outputs()[0].node;
+    v = b.emit(node.op_name(), {v}, node.attrs());
+    const ir::Value w = b.constant(random_literal(f32, {60, 3}, 3));
+    b.output(b.emit("matmul", {v, w}));
+    const ir::Graph graph = b.finish();
+    EXPECT_EQ(is_dots(lowered(graph)), dots) << view;
+    expect_code_right(graph, random_arguments(graph, {}));
+  };
+  expect_product("f32[60, 40]", "permute(%x) {perm = [1, 0]}", false);
+  expect_product("f32[40, 120]", "slice(%x) {start = [0, 0], limit = [40, 120], stride = [1, 2]}",
+                 false);
+  expect_product("f32[40, 1]", "expand(%x) {sizes = [40, 60]}", false);
+  expect_product("f32[80, 90]", "slice(%x) {start = [1, 7], limit = [80, 67], stride = [2, 1]}",
+                 true);
+  expect_product("f32[20, 2, 60]", "permute(%x) {perm = [1, 0, 2]}", true);
 }
 
 /// A product by few columns of a parameter is one too.

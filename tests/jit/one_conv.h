@@ -13,8 +13,11 @@ struct OneConv {
   Ints kernel{3, 3}, strides{1, 1}, low{1, 1}, high{1, 1}, dilations{1, 1};
   std::vector<const char*> sizes{"2", "7", "9"};  ///< of x, but for the channels
   bool biased = true;
-  bool fixed = true;    ///< weights are constants
-  bool turned = false;  ///< x has its channels first
+  bool fixed = true;      ///< weights are constants
+  bool turned = false;    ///< x has its channels first
+  std::int64_t step = 1;  ///< every so many-th channel of a larger tensor is x's
+  std::int64_t left =
+      0;  ///< positions of that tensor before those of x, and behind them, along a row
 };
 
 inline ir::Graph graph_of(const OneConv& c) {
@@ -25,9 +28,19 @@ inline ir::Graph graph_of(const OneConv& c) {
   for (std::size_t d = 1; d < c.sizes.size(); ++d)
     behind.push_back(static_cast<std::int64_t>(d) + 1);
   behind.push_back(1);
-  sizes.insert(c.turned ? sizes.begin() + 1 : sizes.end(), base::SymExpr(c.groups * c.channels));
+  const base::SymExpr channels = c.groups * c.channels;
+  ir::Dims start(sizes.size() + 1, base::SymExpr(0)), stride(sizes.size() + 1, base::SymExpr(1));
+  ir::Dims limit = sizes;
+  limit.push_back(channels * c.step);
+  start[sizes.size() - 1] = c.left;
+  limit[sizes.size() - 1] += c.left;
+  stride.back() = c.step;
+  sizes.back() += 2 * c.left;
+  sizes.insert(c.turned ? sizes.begin() + 1 : sizes.end(), channels * c.step);
   ir::Value x = b.input(ir::TensorMeta::of(f32, sizes), "x");
   if (c.turned) x = b.emit("permute", {x}, {{"perm", behind}});
+  if (c.step != 1 || c.left != 0)
+    x = b.emit("slice", {x}, {{"start", start}, {"limit", limit}, {"stride", stride}});
   Ints weights{c.groups * c.results, c.channels};
   weights.insert(weights.end(), c.kernel.begin(), c.kernel.end());
   std::vector<ir::Value> operands{

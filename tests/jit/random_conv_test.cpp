@@ -39,6 +39,8 @@ RandomConv random_conv(Draw& draw) {
   c.biased = draw.one_in(2);
   c.turned = draw.one_in(2);
   c.fixed = !draw.one_in(6);
+  if (draw.one_in(4)) c.step = draw(1, 3);
+  if (draw.one_in(4)) c.left = draw(1, 3);
   c.kernel.clear();
   for (Ints* each : {&c.strides, &c.low, &c.high, &c.dilations}) each->clear();
   made.sizes = {draw(1, 2)};
