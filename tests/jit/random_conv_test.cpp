@@ -1,27 +1,15 @@
 // Convolutions of random shapes, by whichever nest takes them, against the evaluator.
 #include <algorithm>
-#include <random>
 #include <string>
 
 #include "jit/nests/dot_conv.h"
 #include "jit/nests/row_conv.h"
 #include "tests/jit/one_conv.h"
+#include "tests/support/draw.h"
 #include "tests/support/nightly.h"
 
 namespace heddle::test {
 namespace {
-
-class Draw {
- public:
-  explicit Draw(std::uint32_t seed) : random_(seed) {}
-  std::int64_t operator()(std::int64_t low, std::int64_t high) {
-    return std::uniform_int_distribution<std::int64_t>(low, high)(random_);
-  }
-  bool one_in(std::int64_t count) { return (*this)(1, count) == 1; }
-
- private:
-  std::mt19937 random_;
-};
 
 struct RandomConv {
   OneConv conv;
