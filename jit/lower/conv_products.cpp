@@ -180,6 +180,14 @@ class ConvConverter {
            fixed_.contains(node.input(1).node);
   }
 
+  /// x with the padding of a convolution, whose attributes then say that there is none.
+  static Value padded(ir::GraphBuilder& builder, const Node& node, Value x, ir::Attrs& attrs) {
+    const Ints none(node.ints("pads_low").size(), 0);
+    attrs["pads_low"] = none;
+    attrs["pads_high"] = none;
+    return with_padding(builder, node, x, builder.constant(ir::Literal::scalar(DType::F32, 0)));
+  }
+
   /// The same with weights [m, c, k…] that lie as [c, k…, m].
   static std::vector<Value> with_channels_behind(ir::Rewriter& rewriter, const Node& node) {
     ir::GraphBuilder& builder = rewriter.builder();
@@ -197,10 +205,7 @@ class ConvConverter {
     const bool in_lanes = !mixes_channels(node);
     ir::Attrs attrs = node.attrs();
     if (has_many_row_taps(node) && has_padding(node)) {
-      x = with_padding(builder, node, x, builder.constant(ir::Literal::scalar(DType::F32, 0)));
-      const Ints none(node.ints("pads_low").size(), 0);
-      attrs["pads_low"] = none;
-      attrs["pads_high"] = none;
+      x = padded(builder, node, x, attrs);
     } else if (in_lanes && x.node->op_name() == "permute") {
       x = builder.emit("clone", {x});
     }
@@ -224,11 +229,7 @@ class ConvConverter {
     operands[1] = builder.emit("permute", {moved}, {{"perm", channels_to_front(rank)}});
     ir::Attrs attrs = node.attrs();
     if (has_many_row_taps(node) && has_padding(node)) {
-      operands[0] = with_padding(builder, node, operands[0],
-                                 builder.constant(ir::Literal::scalar(DType::F32, 0)));
-      const Ints none(node.ints("pads_low").size(), 0);
-      attrs["pads_low"] = none;
-      attrs["pads_high"] = none;
+      operands[0] = padded(builder, node, operands[0], attrs);
     } else if (!lies_along(operands[0], rank - (one_channel ? 2 : 1), options_)) {
       operands[0] = builder.emit("clone", {operands[0]});
     }

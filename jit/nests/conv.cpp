@@ -12,7 +12,7 @@
 //   for p in N x all spatial dimensions (parallel)
 //     for m in M (vector): for taps (serial): carry sum; result(m, p)
 //
-// On the CPU such a convolution has blocks of positions instead (row_conv.h).
+// On the CPU such a convolution has blocks of positions instead (row_conv.h), and one to few channels has lanes of terms (dot_conv.h).
 //
 // On CUDA a convolution with enough channels is a product instead (conv_product.h).
 //

@@ -24,13 +24,8 @@ class DotConv {
         w_(*ctx.affine(1)),
         channels_(ctx.operand_sizes(1)[1]),
         columns_(out_.back().constant()),
-        window_(ctx.node()),
-        row_(out_.size() - 3) {
-    const std::vector<SymExpr> x = ctx.operand_sizes(0);
-    const std::vector<SymExpr> w = ctx.operand_sizes(1);
-    window_.kernel.assign(w.begin() + 2, w.end());
-    window_.input.assign(x.begin() + 1, x.end() - 1);
-  }
+        window_(channels_last_window(ctx)),
+        row_(out_.size() - 3) {}
 
   void build() {
     const SymExpr& length = out_[row_ + 1];
@@ -210,11 +205,11 @@ bool may_be_dot_conv(const ir::Node& conv, std::int64_t vector_bytes) {
 }
 
 bool is_dot_conv(const ir::Node& conv) {
-  if (!may_be_dot_conv(conv, kNarrowBytes) && !may_be_dot_conv(conv, kNarrowBytes + 1))
-    return false;
+  if (conv.op_name() != "conv") return false;
   const ir::Node& weights = *conv.input(1).node;
   if (weights.op_name() != "permute" || weights.input(0).node->op_name() != "clone") return false;
-  return weights.ints("perm") == channels_to_front(weights.ints("perm").size());
+  return weights.ints("perm") == channels_to_front(weights.ints("perm").size()) &&
+         (may_be_dot_conv(conv, kNarrowBytes) || may_be_dot_conv(conv, kWideBytes));
 }
 
 bool reads_terms_side_by_side(NestContext& ctx) {

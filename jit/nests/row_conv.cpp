@@ -60,12 +60,9 @@ class RowConv {
       : ctx_(ctx),
         b_(ctx.builder()),
         out_(ctx.output_sizes()),
-        window_(ctx.node()),
+        window_(channels_last_window(ctx)),
         row_(out_.size() - 3) {
-    const std::vector<SymExpr> x = ctx.operand_sizes(0);
     const std::vector<SymExpr> w = ctx.operand_sizes(1);
-    window_.kernel.assign(w.begin() + 2, w.end());
-    window_.input.assign(x.begin() + 1, x.end() - 1);
     taps_ = w.back().constant();
     groups_ = ctx.node().integer("groups");
     multiplier_ = w.front().constant() / groups_;
@@ -438,7 +435,6 @@ bool is_row_conv(const ir::Node& conv) {
   const auto rank = static_cast<std::int64_t>(perm.size());
   for (std::int64_t d = 0; d < rank; ++d)
     if (perm[static_cast<std::size_t>(d)] != (d + rank - 1) % rank) return false;
-  constexpr std::int64_t kWideBytes = 64;
   if (may_be_row_conv(conv, kWideBytes)) return true;
   const bool padded = conv.ints("pads_low").back() != 0 || conv.ints("pads_high").back() != 0;
   return weights.input(0).node->op_name() == "clone" && !(has_many_row_taps(conv) && padded);

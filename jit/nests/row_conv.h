@@ -38,6 +38,7 @@ namespace heddle::jit {
 
 /// Bytes of vectors, at most, with which nests of our own are worth more than the library's: many taps, groups, few channels.
 inline constexpr std::int64_t kNarrowBytes = 32;
+inline constexpr std::int64_t kWideBytes = 64;
 
 /// Whether a convolution can be one of these, once its weights lie so. With vectors of 64 bytes the library's are as fast where
 /// there are many taps or groups of several channels.

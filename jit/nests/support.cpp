@@ -174,6 +174,15 @@ SymExpr WindowShape::end_tap(std::size_t d, const SymExpr& at) const {
   return min(kernel[d], ceildiv(input[d] + pads_low[d] - at * strides[d], dilations[d]));
 }
 
+WindowShape channels_last_window(NestContext& ctx) {
+  WindowShape window(ctx.node());
+  const std::vector<SymExpr> x = ctx.operand_sizes(0);
+  const std::vector<SymExpr> w = ctx.operand_sizes(1);
+  window.kernel.assign(w.begin() + 2, w.end());
+  window.input.assign(x.begin() + 1, x.end() - 1);
+  return window;
+}
+
 TapLoop WindowShape::taps(std::size_t d, const SymExpr& at, bool uniform) const {
   TapLoop loop;
   const SymExpr first = uniform ? first_tap(d, at) : SymExpr(0);

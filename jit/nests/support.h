@@ -87,6 +87,9 @@ struct WindowShape {
   TapLoop transposed_taps(std::size_t d, const SymExpr& at) const;
 };
 
+/// That of a convolution by weights [m, c, k…] of x [n, in…, c].
+WindowShape channels_last_window(NestContext& ctx);
+
 /// Elements of a group of panels, 4 bytes: of packed_int8_matmul's and of packed_bf16_matmul's; and the groups of a part of a
 /// panel that stays in the first-level cache while the rows of a tile pass over it: 24 KiB.
 inline constexpr std::int64_t kByteGroup = 4;

@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "jit/nest_builder.h"
+#include "tests/jit/contract_elements.h"
 #include "tests/jit/nest_runner.h"
 
 namespace heddle::jit {
@@ -84,47 +85,6 @@ CompiledNest compile_contraction(const Case& c, std::int64_t vector_bytes) {
   return CompiledNest(builder.finish(), vector_bytes);
 }
 
-/// Small integers, so that every sum is exact in every dtype.
-std::int64_t element(std::int64_t k, bool is_unsigned) {
-  const std::int64_t value = (k * 7 + k / 5) % 6;
-  return is_unsigned ? value : value - 3;
-}
-
-template <typename T>
-void write(std::vector<std::uint8_t>& bytes, std::int64_t k, T value) {
-  std::memcpy(bytes.data() + static_cast<std::size_t>(k) * sizeof(T), &value, sizeof(T));
-}
-
-void put(DType dtype, std::vector<std::uint8_t>& bytes, std::int64_t k, std::int64_t value) {
-  switch (dtype) {
-    case DType::F32:
-      return write(bytes, k, static_cast<float>(value));
-    case DType::F64:
-      return write(bytes, k, static_cast<double>(value));
-    case DType::F16:
-      return write(bytes, k, base::Half(static_cast<float>(value)).bits);
-    case DType::BF16:
-      return write(bytes, k, base::BFloat16(static_cast<float>(value)).bits);
-    case DType::I64:
-      return write(bytes, k, value);
-    case DType::I32:
-      return write(bytes, k, static_cast<std::int32_t>(value));
-    default:
-      return write(bytes, k, static_cast<std::uint8_t>(value));
-  }
-}
-
-double get(DType dtype, const std::vector<std::uint8_t>& bytes, std::int64_t k) {
-  const std::uint8_t* p = bytes.data() + static_cast<std::size_t>(k) * size_of(dtype);
-  const auto read = [&](auto value) {
-    std::memcpy(&value, p, sizeof value);
-    return static_cast<double>(value);
-  };
-  if (dtype == DType::F32) return read(0.0f);
-  if (dtype == DType::F64) return read(0.0);
-  return dtype == DType::I64 ? read(std::int64_t{0}) : read(std::int32_t{0});
-}
-
 void expect_contraction(const Case& c, const CompiledNest& code, std::int64_t rows,
                         std::int64_t columns, std::int64_t depth) {
   const auto make = [](DType dtype, std::int64_t count) {
@@ -172,76 +132,6 @@ TEST(LlvmContract, KnownColumns) {
         const CompiledNest code = compile_contraction(c, vector_bytes);
         for (std::int64_t rows : {1, 2, 3, 15, 16, 29, 32})
           expect_contraction(c, code, rows, columns, 7);
-      }
-}
-
-/// out[m, n] = the sum over 2 x `runs` of a's and b's rows of `depth`, which lie three elements apart.
-CompiledNest compile_runs(DType dtype, std::int64_t columns, std::int64_t tile_rows,
-                          std::int64_t known_depth, std::int64_t vector_bytes) {
-  NestBuilder builder("runs");
-  builder.nest().size_count = 3;
-  const SymExpr rows = SymExpr::size(0), runs = SymExpr::size(1);
-  const SymExpr depth = known_depth == 0 ? SymExpr::size(2) : SymExpr(known_depth);
-  const SymExpr step = depth + 3;
-  const auto a = builder.add_global(dtype, rows * 2 * runs * step);
-  const auto b = builder.add_global(dtype, columns * 2 * runs * step);
-  const auto out = builder.add_global(dtype, rows * columns);
-  const auto acc = builder.add_local(dtype, tile_rows * columns, tile_rows * columns);
-  builder.set_parallel(builder.new_axis(1), 1);
-  builder.contract({.acc = acc,
-                    .dtype = dtype,
-                    .tile_rows = tile_rows,
-                    .tile_columns = columns,
-                    .rows = rows,
-                    .columns = columns,
-                    .depth = depth,
-                    .a = {a, 0, runs * 2 * step, 1},
-                    .b = {b, 0, 1, runs * 2 * step},
-                    .runs = {{2, runs * step, runs * step}, {runs, step, step}}});
-  builder.nest().buffers[acc].read = true;
-  const SymExpr k = builder.begin_for(rows * columns, ForStmt::Kind::Serial);
-  builder.store(out, k, builder.load(acc, k));
-  builder.end_for();
-  return CompiledNest(builder.finish(), vector_bytes);
-}
-
-void expect_runs(DType dtype, const CompiledNest& code, std::int64_t rows, std::int64_t columns,
-                 std::int64_t runs, std::int64_t depth) {
-  const std::int64_t length = 2 * runs * (depth + 3);
-  const auto make = [&](std::int64_t count) {
-    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count) * size_of(dtype));
-    for (std::int64_t k = 0; k < count; ++k) put(dtype, bytes, k, element(k, false));
-    return bytes;
-  };
-  auto a = make(rows * length), b = make(columns * length), out = make(rows * columns);
-  code.run({a.data(), b.data(), out.data()}, {rows, runs, depth});
-  for (std::int64_t m = 0; m < rows; ++m)
-    for (std::int64_t n = 0; n < columns; ++n) {
-      std::int64_t sum = 0;
-      for (std::int64_t k = 0; k < length; ++k)
-        if (k % (depth + 3) < depth)
-          sum += element(m * length + k, false) * element(n * length + k, false);
-      ASSERT_EQ(get(dtype, out, m * columns + n), static_cast<double>(sum))
-          << "row " << m << " column " << n << " of " << rows << "x" << columns << ", " << runs
-          << " runs of " << depth;
-    }
-}
-
-TEST(LlvmContract, Runs) {
-  for (const DType dtype : {f32, f64})
-    for (const std::int64_t vector_bytes : {64, 32, 16})
-      for (const std::int64_t columns : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 36}) {
-        const CompiledNest open = compile_runs(dtype, columns, 33, 0, vector_bytes);
-        for (const std::int64_t rows : {1, 2, 15, 16, 17, 33})
-          for (const std::int64_t depth : {0, 1, 7, 16, 40}) {
-            expect_runs(dtype, open, rows, columns, 2, depth);
-            expect_runs(dtype, open, rows, columns, 0, depth);
-          }
-        for (const std::int64_t depth : {3, 24, 32, 61, 64, 130}) {
-          const CompiledNest known = compile_runs(dtype, columns, 20, depth, vector_bytes);
-          for (const std::int64_t rows : {1, 8, 20})
-            expect_runs(dtype, known, rows, columns, 1, depth);
-        }
       }
 }
 
