@@ -137,14 +137,18 @@ bool multiplies_fast() {
   return fast;
 }
 
-/// Measured by bench/conv_ways_bench on Zen 4, and on a Xeon whose products take half as long and the rest as long. On Zen 4
-/// the choice costs 0.2 % of the time on average over the sizes there, and 2 % where all is read from memory.
+/// Measured by bench/conv_ways_bench on Zen 5, with vectors of 64 bytes and of 32: the choice costs 0.4 % of the time on average
+/// over the sizes there. With the narrow ones weights from memory count for more than was measured, as where such vectors are the widest
+/// (Zen 3) memory is half as fast.
 Costs costs_of_ours() {
-  constexpr Costs kCosts{
-      .transform = 13, .weight = 6, .far_weight = 14, .direct_weight = 12, .direct_call = 150'000};
-  if (!multiplies_fast()) return kCosts;
-  return {2 * kCosts.transform, 2 * kCosts.weight, kCosts.far_weight, 2 * kCosts.direct_weight,
-          2 * kCosts.direct_call};
+  if (multiplies_fast())
+    return {.transform = 9,
+            .weight = 16,
+            .far_weight = 17,
+            .direct_weight = 45,
+            .direct_call = 450'000};
+  return {
+      .transform = 7, .weight = 10, .far_weight = 12, .direct_weight = 30, .direct_call = 150'000};
 }
 
 /// Of oneDNN's kernel, measured on the Xeon.
@@ -215,7 +219,7 @@ std::int64_t parts_by_channels(const Problem& problem, int threads) {
   const bool even = panels % threads == 0 || panels >= 4 * std::int64_t{threads};
   const Costs costs = costs_of_ours();
   // A part by channels also reads all of x, most of it from other cores' caches.
-  constexpr std::int64_t kFarElements = 4;
+  constexpr std::int64_t kFarElements = 8;
   const bool pays =
       costs.far_weight * problem.result[1] > kFarElements * costs.transform * tiles_of(problem);
   return threads > 1 && problem.result[0] == 1 && even && pays ? threads : 0;

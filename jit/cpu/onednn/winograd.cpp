@@ -16,16 +16,17 @@ struct Avx512 {
   using HalfVector = float __attribute__((vector_size(32), aligned(4), may_alias));
   using Doubles = double __attribute__((vector_size(64)));
   static constexpr std::int64_t kLanes = 16;
-  static constexpr int kRows = 4;     ///< tiles that are multiplied at a time by one row of a panel
   static constexpr int kVectors = 4;  ///< of a row of a panel, at most
+  /// Tiles that are multiplied at a time by one row of a panel, by its vectors.
+  static constexpr std::array<int, kVectors> kRowsOf{8, 8, 4, 4};
 };
 struct Avx2 {
   using Vector = float __attribute__((vector_size(32), aligned(4), may_alias));
   using HalfVector = float __attribute__((vector_size(16), aligned(4), may_alias));
   using Doubles = double __attribute__((vector_size(32)));
   static constexpr std::int64_t kLanes = 8;
-  static constexpr int kRows = 6;
   static constexpr int kVectors = 2;
+  static constexpr std::array<int, kVectors> kRowsOf{6, 6};
 };
 
 /// Channels of x come in multiples of this; those of the result are filled up to one.
@@ -41,6 +42,8 @@ constexpr std::int64_t kPartDepth = 128;
 constexpr std::int64_t kLine = 64;
 /// Of what a block of tiles becomes: it stays in a second-level cache beside the panels.
 constexpr std::int64_t kBlockBytes = std::int64_t{1200} << 10;
+/// Elements between what a block becomes at one point and at the next: the points of a tile would share sets of the first-level cache.
+constexpr std::int64_t kApart = 16;
 
 // Everything is inlined into a function for each instruction set: nothing else runs them.
 #define HEDDLE_INLINE [[gnu::always_inline]] inline
@@ -103,6 +106,9 @@ struct Shape {
         std::max<std::int64_t>(kRestRows, kBlockBytes / each / kRestRows * kRestRows);
     return std::min(most, (tiles() + kRestRows - 1) / kRestRows * kRestRows);
   }
+  /// From a point of a block to the next, in its transformed elements and in its sums.
+  std::int64_t point_step() const { return block() * channels + kApart; }
+  std::int64_t sum_step() const { return block() * filled + kApart; }
 };
 
 /// Six rows of B^T times `v`, elements `step` apart.
@@ -139,10 +145,10 @@ HEDDLE_INLINE void transform_out(Vector* v, std::int64_t step) {
   v[3 * step] = difference + 8.0f * difference2 + v[5 * step];
 }
 
-/// Tile `tile` of the image `x` to `points` [36, block, channels] at tile `slot`.
+/// Tile `tile` of the image `x` to tile `slot` of `points` [36, block, channels], `step` from point to point. What the tile to the right reads is fetched meanwhile.
 template <typename Isa>
 HEDDLE_INLINE void bring(const Shape& s, const float* x, const float* zeros, std::int64_t tile,
-                         std::int64_t slot, std::int64_t block, float* points) {
+                         std::int64_t slot, std::int64_t step, float* points) {
   const std::int64_t y = tile / s.tiles_across * kWinogradTile - s.top;
   const std::int64_t z = tile % s.tiles_across * kWinogradTile - s.left;
   std::array<const float*, kPoints> from;
@@ -152,13 +158,26 @@ HEDDLE_INLINE void bring(const Shape& s, const float* x, const float* zeros, std
       from[static_cast<std::size_t>(i * kIn + j)] =
           inside ? x + ((y + i) * s.width + z + j) * s.channels : zeros;
     }
+  const std::int64_t right = kWinogradTile * s.channels;
   for (std::int64_t c = 0; c < s.channels; c += Isa::kLanes) {
     typename Isa::Vector v[kPoints];
-    for (std::int64_t k = 0; k < kPoints; ++k) load(v[k], from[static_cast<std::size_t>(k)] + c);
-    for (std::int64_t j = 0; j < kIn; ++j) transform_in(v + j, kIn);
-    for (std::int64_t i = 0; i < kIn; ++i) transform_in(v + i * kIn, 1);
-    for (std::int64_t k = 0; k < kPoints; ++k)
-      store(points + (k * block + slot) * s.channels + c, v[k]);
+#pragma GCC unroll 6
+    for (std::int64_t j = 0; j < kIn; ++j) {
+#pragma GCC unroll 6
+      for (std::int64_t i = 0; i < kIn; ++i) {
+        const float* at = from[static_cast<std::size_t>(i * kIn + j)] + c;
+        load(v[i * kIn + j], at);
+        if (j >= kIn - kWinogradTile) __builtin_prefetch(at + right);
+      }
+      transform_in(v + j, kIn);
+    }
+    float* to = points + slot * s.channels + c;
+#pragma GCC unroll 6
+    for (std::int64_t i = 0; i < kIn; ++i) {
+      transform_in(v + i * kIn, 1);
+#pragma GCC unroll 6
+      for (std::int64_t j = 0; j < kIn; ++j) store(to + (i * kIn + j) * step, v[i * kIn + j]);
+    }
   }
 }
 
@@ -171,7 +190,7 @@ HEDDLE_INLINE void multiply_rows(const Shape& s, const float* a, std::int64_t de
   using Vector = typename Isa::Vector;
   constexpr std::int64_t kLanes = Isa::kLanes;
   Vector acc[Rows][Vectors] = {};
-#pragma GCC unroll 6
+#pragma GCC unroll 8
   for (int r = 0; r < Rows && !begins; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) load(acc[r][v], sums + r * s.filled + v * kLanes);
@@ -185,7 +204,7 @@ HEDDLE_INLINE void multiply_rows(const Shape& s, const float* a, std::int64_t de
 #pragma GCC unroll 4
       for (int v = 0; v < Vectors; ++v) load(b[v], panel + v * kLanes);
       panel += Vectors * kLanes;
-#pragma GCC unroll 6
+#pragma GCC unroll 8
       for (int r = 0; r < Rows; ++r) {
         const Vector wide = a[r * s.channels + k + step] - Vector{};
 #pragma GCC unroll 4
@@ -193,7 +212,7 @@ HEDDLE_INLINE void multiply_rows(const Shape& s, const float* a, std::int64_t de
       }
     }
   }
-#pragma GCC unroll 6
+#pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) store(sums + r * s.filled + v * kLanes, acc[r][v]);
@@ -204,6 +223,7 @@ HEDDLE_INLINE void multiply_rows(const Shape& s, const float* a, std::int64_t de
 template <typename Isa, int Vectors>
 HEDDLE_INLINE void multiply_panel(const Shape& s, const float* points, const float* panel,
                                   std::int64_t count, float* sums) {
+  constexpr int kRows = Isa::kRowsOf[Vectors - 1];
   const bool often = count <= kRestRows * 4;
   for (std::int64_t k = 0; k < s.channels; k += kPartDepth) {
     const std::int64_t depth = std::min(kPartDepth, s.channels - k);
@@ -218,36 +238,44 @@ HEDDLE_INLINE void multiply_panel(const Shape& s, const float* points, const flo
                               };
     for (std::int64_t r = 0; r < count;) {
       const std::int64_t left = count - r;
-      const bool whole = left % Isa::kRows == 0 || left > 2 * kRestRows;
+      const bool whole = left % kRows == 0 || left > 2 * kRestRows;
       if (whole)
-        multiply(r, std::integral_constant<int, Isa::kRows>());
+        multiply(r, std::integral_constant<int, kRows>());
       else
         multiply(r, std::integral_constant<int, kRestRows>());
-      r += whole ? Isa::kRows : kRestRows;
+      r += whole ? kRows : kRestRows;
     }
   }
 }
 
 template <typename Isa, int Vectors>
 HEDDLE_INLINE void multiply_panels(const Shape& s, const float* points, const float* weights,
-                                   std::int64_t count, std::int64_t block, float* sums) {
+                                   std::int64_t count, float* sums) {
+  const std::int64_t point_step = s.point_step();
+  const std::int64_t sum_step = s.sum_step();
   for (std::int64_t k = 0; k < kPoints; ++k)
     for (std::int64_t n = s.first_panel; n < s.last_panel; ++n)
-      multiply_panel<Isa, Vectors>(s, points + k * block * s.channels,
+      multiply_panel<Isa, Vectors>(s, points + k * point_step,
                                    weights + (k * s.panels + n) * s.channels * s.panel, count,
-                                   sums + k * block * s.filled + n * s.panel);
+                                   sums + k * sum_step + n * s.panel);
 }
 
-/// The `Vector` of channels from `c` on of tile `slot` of `sums` [36, block, columns] to its place, of `down` x `across` positions,
+/// The `Vector` of channels from `c` on of tile `slot` of `sums` [36, block, columns], `step` from point to point, to its place, of `down` x `across` positions,
 /// in an image; `added` and `out` at the first of them.
 template <typename Vector>
 HEDDLE_INLINE void put_channels(const Shape& s, const float* sums, std::int64_t slot,
-                                std::int64_t block, std::int64_t c, std::int64_t down,
+                                std::int64_t step, std::int64_t c, std::int64_t down,
                                 std::int64_t across, const float* bias, const float* added,
                                 float* out) {
   Vector v[kPoints];
-  for (std::int64_t k = 0; k < kPoints; ++k) load(v[k], sums + (k * block + slot) * s.filled + c);
-  for (std::int64_t j = 0; j < kIn; ++j) transform_out(v + j, kIn);
+  const float* from = sums + slot * s.filled + c;
+#pragma GCC unroll 6
+  for (std::int64_t j = 0; j < kIn; ++j) {
+#pragma GCC unroll 6
+    for (std::int64_t i = 0; i < kIn; ++i) load(v[i * kIn + j], from + (i * kIn + j) * step);
+    transform_out(v + j, kIn);
+  }
+#pragma GCC unroll 4
   for (std::int64_t i = 0; i < kWinogradTile; ++i) transform_out(v + i * kIn, 1);
   Vector shift{};
   if (bias != nullptr) load(shift, bias + c);
@@ -265,7 +293,7 @@ HEDDLE_INLINE void put_channels(const Shape& s, const float* sums, std::int64_t 
 /// Tile `slot` of `sums` to its place in the image `out`.
 template <typename Isa>
 HEDDLE_INLINE void put(const Shape& s, const float* sums, std::int64_t tile, std::int64_t slot,
-                       std::int64_t block, const float* bias, const float* added, float* out) {
+                       std::int64_t step, const float* bias, const float* added, float* out) {
   const std::int64_t y = tile / s.tiles_across * kWinogradTile;
   const std::int64_t z = tile % s.tiles_across * kWinogradTile;
   const std::int64_t down = std::min(kWinogradTile, s.rows - y);
@@ -276,9 +304,9 @@ HEDDLE_INLINE void put(const Shape& s, const float* sums, std::int64_t tile, std
   const std::int64_t last = s.last_result();
   std::int64_t c = s.first_result();
   for (; c + Isa::kLanes <= last; c += Isa::kLanes)
-    put_channels<typename Isa::Vector>(s, sums, slot, block, c, down, across, bias, added, out);
+    put_channels<typename Isa::Vector>(s, sums, slot, step, c, down, across, bias, added, out);
   if (c < last)
-    put_channels<typename Isa::HalfVector>(s, sums, slot, block, c, down, across, bias, added, out);
+    put_channels<typename Isa::HalfVector>(s, sums, slot, step, c, down, across, bias, added, out);
 }
 
 /// What follows, on rows [begin, end) of an image of `out`.
@@ -310,15 +338,15 @@ template <typename Isa>
 HEDDLE_INLINE void run_tiles(const Shape& s, const float* x, const float* weights,
                              const float* bias, const float* added, float* out,
                              const Buffers& buffers, std::int64_t first, std::int64_t count) {
-  const std::int64_t block = s.block();
+  const std::int64_t point_step = s.point_step();
   for (std::int64_t k = 0; k < count; ++k)
-    bring<Isa>(s, x, buffers.zeros, first + k, k, block, buffers.points);
+    bring<Isa>(s, x, buffers.zeros, first + k, k, point_step, buffers.points);
   const std::int64_t whole = (count + kRestRows - 1) / kRestRows * kRestRows;
   const std::int64_t vectors = s.panel / Isa::kLanes;
   const auto multiply =
       [&]<int Vectors>(std::integral_constant<int, Vectors>) __attribute__((always_inline)) {
         if (vectors == Vectors)
-          multiply_panels<Isa, Vectors>(s, buffers.points, weights, whole, block, buffers.sums);
+          multiply_panels<Isa, Vectors>(s, buffers.points, weights, whole, buffers.sums);
       };
   multiply(std::integral_constant<int, 1>());
   multiply(std::integral_constant<int, 2>());
@@ -326,8 +354,9 @@ HEDDLE_INLINE void run_tiles(const Shape& s, const float* x, const float* weight
     multiply(std::integral_constant<int, 3>());
     multiply(std::integral_constant<int, 4>());
   }
+  const std::int64_t sum_step = s.sum_step();
   for (std::int64_t k = 0; k < count; ++k)
-    put<Isa>(s, buffers.sums, first + k, k, block, bias, added, out);
+    put<Isa>(s, buffers.sums, first + k, k, sum_step, bias, added, out);
 }
 
 HEDDLE_AVX512 void run_on_avx512(const Shape& s, const float* x, const float* weights,
@@ -435,7 +464,7 @@ void transform_weights(const Problem& problem, const float* weights, float* tran
 
 std::int64_t winograd_scratch(const Problem& problem, WinogradIsa isa) {
   const Shape s(problem, isa);
-  return (kPoints * s.block() * (s.channels + s.filled) + s.channels) * 4;
+  return (kPoints * (s.point_step() + s.sum_step()) + s.channels) * 4;
 }
 
 void run_winograd(const Problem& problem, const float* x, const float* transformed,
@@ -444,8 +473,8 @@ void run_winograd(const Problem& problem, const float* x, const float* transform
   const Shape s(problem, isa, panels);
   const std::int64_t block = s.block();
   Buffers buffers{static_cast<float*>(scratch), nullptr, nullptr};
-  buffers.sums = buffers.points + kPoints * block * s.channels;
-  buffers.zeros = buffers.sums + kPoints * block * s.filled;
+  buffers.sums = buffers.points + kPoints * s.point_step();
+  buffers.zeros = buffers.sums + kPoints * s.sum_step();
   std::fill_n(buffers.zeros, s.channels, 0.0f);
   for (std::int64_t n = 0; n < s.batch; ++n) {
     const std::int64_t image = n * s.rows * s.columns * s.results;
