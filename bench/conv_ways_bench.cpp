@@ -54,8 +54,10 @@ void ways(benchmark::State& state) {
 
 BENCHMARK(ways)
     ->ArgNames({"in", "out", "size", "MB"})
-    ->ArgsProduct(
-        {{16, 32, 64, 128, 256}, {16, 24, 32, 64, 128, 256}, {4, 7, 14, 28, 56}, {0, 4, 64}})
+    ->ArgsProduct({{16, 32, 64, 128, 256, 512},
+                   {16, 24, 32, 64, 128, 256, 512},
+                   {4, 7, 10, 14, 28, 56},
+                   {0, 4, 64}})
     ->UseManualTime()
     ->Iterations(1);
 

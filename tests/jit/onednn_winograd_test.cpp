@@ -1,4 +1,4 @@
-// F(4x4, 3x3) of each edge, against sums in double precision.
+// F(4x4, 3x3) and F(2x2, 3x3) of each edge, against sums in double precision.
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -68,30 +68,31 @@ double element(const Problem& p, const Data& d, std::int64_t n, std::int64_t i, 
 }
 
 /// The kernel's result with relu behind it; `added` in the order of Case.
-Floats computed(const Case& c, const Data& data, WinogradIsa isa) {
+Floats computed(const Case& c, const Data& data, const WinogradKernel& kernel) {
   const Problem p = c.problem();
-  Floats transformed(count_of(winograd_weights(p, isa)), std::numeric_limits<float>::quiet_NaN());
-  transform_weights(p, data.weights.data(), transformed.data(), isa);
-  std::vector<float> scratch(static_cast<std::size_t>(winograd_scratch(p, isa)) / 4 + 16,
+  Floats transformed(count_of(winograd_weights(p, kernel)),
+                     std::numeric_limits<float>::quiet_NaN());
+  transform_weights(p, data.weights.data(), transformed.data(), kernel);
+  std::vector<float> scratch(static_cast<std::size_t>(winograd_scratch(p, kernel)) / 4 + 16,
                              std::numeric_limits<float>::quiet_NaN());
   Floats out(data.added.size(), std::numeric_limits<float>::quiet_NaN());
   if (c.in_place) out = data.added;
   const TailOp relu{{.kind = Kind::Clamp, .low = 0}};
   const float* added = c.in_place ? out.data() : data.added.data();
-  const std::int64_t panels = winograd_weights(p, isa)[1];
+  const std::int64_t panels = winograd_weights(p, kernel)[1];
   const std::int64_t each = c.panels == 0 ? panels : c.panels;
   for (std::int64_t begin = 0; begin < panels; begin += each)
     run_winograd(p, data.x.data(), transformed.data(), c.biased ? data.bias.data() : nullptr,
                  c.adds ? added : nullptr, {&relu, 1}, out.data(), scratch.data(),
-                 Panels{begin, std::min(begin + each, panels)}, isa);
+                 Panels{begin, std::min(begin + each, panels)}, kernel);
   return out;
 }
 
-void expect_right(const Case& c, WinogradIsa isa) {
+void expect_right(const Case& c, const WinogradKernel& kernel) {
   const Problem p = c.problem();
   ASSERT_TRUE(has_winograd(p));
   const Data data(p);
-  const Floats got = computed(c, data, isa);
+  const Floats got = computed(c, data, kernel);
   std::size_t at = 0;
   double worst = 0;
   double most = 0;
@@ -111,10 +112,12 @@ void expect_right(const Case& c, WinogradIsa isa) {
 }
 
 void expect_right(const Case& c) {
-  for (const WinogradIsa isa : winograd_isas()) {
-    SCOPED_TRACE(isa == WinogradIsa::Avx512 ? "AVX-512" : "AVX2");
-    expect_right(c, isa);
-  }
+  for (const WinogradIsa isa : winograd_isas())
+    for (const std::int64_t tile : {kWinogradTile, kSmallTile}) {
+      SCOPED_TRACE(isa == WinogradIsa::Avx512 ? "AVX-512" : "AVX2");
+      SCOPED_TRACE("tiles of " + std::to_string(tile));
+      expect_right(c, {tile, isa});
+    }
 }
 
 TEST(Winograd, OfEveryEdge) {

@@ -10,7 +10,7 @@ namespace heddle::jit::onednn {
 namespace {
 
 /// By Algorithm.
-const std::array<std::string, 2> kWays{"direct", "winograd"};
+const std::array<std::string, 3> kWays{"direct", "winograd", "small_winograd"};
 
 }  // namespace
 

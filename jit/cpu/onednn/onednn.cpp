@@ -82,20 +82,25 @@ bool has_subnormals(const FixedWeights& weights, std::int64_t count) {
 /// Winograd's algorithm by a kernel of ours, with all that follows it.
 class Tiles {
  public:
-  Tiles(const Problem& problem, const FixedWeights& weights, std::optional<Panels> panels)
-      : problem_(problem), weights_(winograd_weights_of(problem, weights)), panels_(panels) {}
+  Tiles(const Problem& problem, Algorithm algorithm, const FixedWeights& weights,
+        std::optional<Panels> panels)
+      : problem_(problem),
+        kernel_{.tile = tile_of(algorithm)},
+        weights_(winograd_weights_of(problem, kernel_, weights)),
+        panels_(panels) {}
 
   std::int64_t scratch_bytes() const {
-    return aligned(static_cast<std::size_t>(winograd_scratch(problem_)));
+    return aligned(static_cast<std::size_t>(winograd_scratch(problem_, kernel_)));
   }
 
   void run(const float* x, const float* bias, const float* added, std::span<const TailOp> tail,
            float* out, void* scratch) const {
-    run_winograd(problem_, x, weights_.get(), bias, added, tail, out, scratch, panels_);
+    run_winograd(problem_, x, weights_.get(), bias, added, tail, out, scratch, panels_, kernel_);
   }
 
  private:
   Problem problem_;
+  WinogradKernel kernel_;
   std::shared_ptr<const float> weights_;
   std::optional<Panels> panels_;  ///< nothing: all
 };
@@ -234,6 +239,9 @@ class Convolution final : public BoundLibraryCall {
   void choose(std::optional<LibraryChoice> choice) {
     choice_ = std::move(choice);
     algorithm_ = choice_ ? Algorithm{static_cast<std::uint8_t>(choice_->way)} : Algorithm::Direct;
+    // The library knows no small tiles.
+    if (algorithm_ == Algorithm::SmallWinograd && !has_winograd(problem_))
+      algorithm_ = Algorithm::Direct;
   }
 
   /// Takes operations on channels from the front of the epilogue into the weights and the bias.
@@ -344,9 +352,9 @@ class Convolution final : public BoundLibraryCall {
     parts_.clear();
     whole_.reset();
     kernels_.clear();
-    const bool resident = algorithm_ == Algorithm::Winograd || !tail_.empty();
+    const bool resident = is_winograd(algorithm_) || !tail_.empty();
     // What is set aside is a part's whole memory, of which one by channels shares each row with others.
-    const bool set_aside = algorithm_ == Algorithm::Winograd && saves() != 0;
+    const bool set_aside = is_winograd(algorithm_) && saves() != 0;
     const Cut cut = has_products(problem_)
                         ? cut_of(problem_, algorithm_, threads, resident, !set_aside)
                         : Cut{};
@@ -389,8 +397,8 @@ class Convolution final : public BoundLibraryCall {
 
   Kernel kernel_for(const Problem& problem, std::optional<Panels> panels) const {
     if (!has_products(problem)) return Biases(problem, sums());
-    if (algorithm_ == Algorithm::Winograd && has_winograd(problem))
-      return Tiles(problem, weights_, panels);
+    if (is_winograd(algorithm_) && has_winograd(problem))
+      return Tiles(problem, algorithm_, weights_, panels);
     return Primitive(problem, algorithm_, sums(), weights_);
   }
 

@@ -267,7 +267,7 @@ class Primitive::Impl {
   }
 
  private:
-  bool is_winograd() const { return algorithm_ == Algorithm::Winograd; }
+  bool is_winograd() const { return onednn::is_winograd(algorithm_); }
   bool has_other_result() const { return is_winograd() || reorder_result_; }
 
   dnnl::convolution_forward::primitive_desc descriptor(const dnnl::primitive_attr& attr) const {
@@ -369,15 +369,19 @@ void Primitive::run(void* x, void* given_weights, void* bias, void* out, void* s
 }
 
 /// What transform_weights() computes, and from what: to be changed with it.
-constexpr const char* kWinogradWeights = "F(4x4, 3x3) version 1, instruction set ";
+std::string name_of_weights(const WinogradKernel& kernel) {
+  const std::string tile = std::to_string(kernel.tile);
+  return "F(" + tile + "x" + tile + ", 3x3) version 1, instruction set " +
+         std::to_string(static_cast<int>(kernel.isa));
+}
 
 std::shared_ptr<const float> winograd_weights_of(const Problem& problem,
+                                                 const WinogradKernel& kernel,
                                                  const FixedWeights& weights) {
-  const std::string isa = std::to_string(static_cast<int>(winograd_isas().front()));
   const std::shared_ptr<const memory> held = PackedParameters::instance().find_or_make(
-      kWinogradWeights + isa, weights, plain(problem.weights), plain(winograd_weights(problem)),
-      [&](const float* from, memory& packed) {
-        transform_weights(problem, from, static_cast<float*>(packed.get_data_handle()));
+      name_of_weights(kernel), weights, plain(problem.weights),
+      plain(winograd_weights(problem, kernel)), [&](const float* from, memory& packed) {
+        transform_weights(problem, from, static_cast<float*>(packed.get_data_handle()), kernel);
       });
   return {held, static_cast<const float*>(held->get_data_handle())};
 }

@@ -7,6 +7,7 @@
 
 #include "jit/constant_cache.h"
 #include "jit/cpu/onednn/problem.h"
+#include "jit/cpu/onednn/winograd.h"
 
 namespace heddle::jit::onednn {
 
@@ -51,6 +52,7 @@ class Primitive {
 
 /// Fixed weights as run_winograd() takes them, transformed once for all that share them.
 std::shared_ptr<const float> winograd_weights_of(const Problem& problem,
+                                                 const WinogradKernel& kernel,
                                                  const FixedWeights& weights);
 
 }  // namespace heddle::jit::onednn

@@ -125,6 +125,7 @@ struct Costs {
   std::int64_t transform;      ///< an element put into or taken out of the tiles
   std::int64_t weight;         ///< a transformed weight from a cache
   std::int64_t far_weight;     ///< from memory
+  std::int64_t large_weight;   ///< of more of them than a third-level cache holds
   std::int64_t direct_weight;  ///< a weight of the direct algorithm
   std::int64_t direct_call;
 };
@@ -137,22 +138,31 @@ bool multiplies_fast() {
   return fast;
 }
 
-/// Measured by bench/conv_ways_bench on Zen 5, with vectors of 64 bytes and of 32: the choice costs 0.4 % of the time on average
-/// over the sizes there. With the narrow ones weights from memory count for more than was measured, as where such vectors are the widest
-/// (Zen 3) memory is half as fast.
+/// Measured by bench/conv_ways_bench on Zen 5, with vectors of 64 bytes and of 32: the choice costs 0.7 % of the time on average
+/// over the sizes there.
 Costs costs_of_ours() {
   if (multiplies_fast())
-    return {.transform = 9,
-            .weight = 16,
-            .far_weight = 17,
-            .direct_weight = 45,
-            .direct_call = 450'000};
-  return {
-      .transform = 7, .weight = 10, .far_weight = 12, .direct_weight = 30, .direct_call = 150'000};
+    return {.transform = 4,
+            .weight = 5,
+            .far_weight = 9,
+            .large_weight = 14,
+            .direct_weight = 35,
+            .direct_call = 250'000};
+  return {.transform = 4,
+          .weight = 3,
+          .far_weight = 8,
+          .large_weight = 10,
+          .direct_weight = 30,
+          .direct_call = 150'000};
 }
 
 /// Of oneDNN's kernel, measured on the Xeon.
-constexpr Costs kCostsOfOneDnn{.transform = 26, .weight = 24, .direct_weight = 0, .direct_call = 0};
+constexpr Costs kCostsOfOneDnn{.transform = 26,
+                               .weight = 24,
+                               .far_weight = 24,
+                               .large_weight = 24,
+                               .direct_weight = 0,
+                               .direct_call = 0};
 
 /// For elements that oneDNN puts into another order.
 std::int64_t cost_of_reorders(const Problem& problem, std::int64_t weights) {
@@ -163,9 +173,9 @@ std::int64_t cost_of_reorders(const Problem& problem, std::int64_t weights) {
 }
 
 /// Of Winograd's algorithm.
-std::int64_t tiles_of(const Problem& problem) {
-  return problem.result[0] * (rounded_up(problem.result[2], kWinogradTile) / kWinogradTile) *
-         (rounded_up(problem.result[3], kWinogradTile) / kWinogradTile);
+std::int64_t tiles_of(const Problem& problem, std::int64_t tile) {
+  return problem.result[0] * (rounded_up(problem.result[2], tile) / tile) *
+         (rounded_up(problem.result[3], tile) / tile);
 }
 
 }  // namespace
@@ -175,22 +185,31 @@ Algorithm algorithm_for(const Problem& problem, std::int64_t bytes) {
   constexpr std::int64_t kCachedBytes = std::int64_t{12}
                                         << 20;  ///< transformed, four times as many
   constexpr std::int64_t kVector = 16;
-  constexpr std::int64_t kTaps = (kWinogradTile + 2) * (kWinogradTile + 2);
+  constexpr std::int64_t kLargeWeights = std::int64_t{1} << 17;  ///< 19 MB in tiles of 4 x 4
   const bool ours = has_winograd(problem);
   const Costs costs = ours ? costs_of_ours() : kCostsOfOneDnn;
   const std::int64_t in = rounded_up(problem.x[1], kVector);
   const std::int64_t out = rounded_up(problem.result[1], kVector);
-  const std::int64_t tiles = tiles_of(problem);
-  const std::int64_t weight = bytes > kCachedBytes ? costs.far_weight : costs.weight;
+  const bool is_large = in * out >= kLargeWeights;
+  const std::int64_t weight = is_large               ? costs.large_weight
+                              : bytes > kCachedBytes ? costs.far_weight
+                                                     : costs.weight;
+  const auto cost_in_tiles = [&](std::int64_t tile) {
+    const std::int64_t tiles = tiles_of(problem, tile);
+    return (tile + 2) * (tile + 2) *
+           (tiles * in * out + costs.transform * tiles * (in + out) + weight * in * out);
+  };
   const std::int64_t winograd =
-      kTaps * (tiles * in * out + costs.transform * tiles * (in + out) + weight * in * out) +
-      (ours ? 0 : cost_of_reorders(problem, in * out));
+      cost_in_tiles(kWinogradTile) + (ours ? 0 : cost_of_reorders(problem, in * out));
   // The direct kernel multiplies whole vectors too.
   const std::int64_t results = ours ? out : problem.result[1];
   const std::int64_t direct =
       (positions_of(problem) + costs.direct_weight) * problem.x[1] * results * 9 +
       costs.direct_call;
-  return winograd < direct / 8 * 7 ? Algorithm::Winograd : Algorithm::Direct;
+  const std::int64_t most = direct / 8 * 7;
+  if (const std::int64_t small = cost_in_tiles(kSmallTile); ours && small < winograd)
+    return small < most ? Algorithm::SmallWinograd : Algorithm::Direct;
+  return winograd < most ? Algorithm::Winograd : Algorithm::Direct;
 }
 
 std::int64_t Cut::begin(std::int64_t part, std::int64_t size) const {
@@ -214,14 +233,14 @@ std::int64_t least_slices(const Problem& problem, std::size_t axis) {
 namespace {
 
 /// Panels of the channels of an image's result that the threads share evenly; 0: parts of rows are as good.
-std::int64_t parts_by_channels(const Problem& problem, int threads) {
+std::int64_t parts_by_channels(const Problem& problem, Algorithm algorithm, int threads) {
   const std::int64_t panels = winograd_weights(problem)[1];
   const bool even = panels % threads == 0 || panels >= 4 * std::int64_t{threads};
   const Costs costs = costs_of_ours();
   // A part by channels also reads all of x, most of it from other cores' caches.
-  constexpr std::int64_t kFarElements = 8;
-  const bool pays =
-      costs.far_weight * problem.result[1] > kFarElements * costs.transform * tiles_of(problem);
+  constexpr std::int64_t kFarElements = 13;
+  const bool pays = costs.far_weight * problem.result[1] >
+                    kFarElements * costs.transform * tiles_of(problem, tile_of(algorithm));
   return threads > 1 && problem.result[0] == 1 && even && pays ? threads : 0;
 }
 
@@ -229,13 +248,14 @@ std::int64_t parts_by_channels(const Problem& problem, int threads) {
 
 Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool resident,
            bool by_channels) {
-  if (by_channels && algorithm == Algorithm::Winograd && has_winograd(problem))
-    if (const std::int64_t parts = parts_by_channels(problem, threads)) return {1, parts, 1};
+  if (by_channels && is_winograd(algorithm) && has_winograd(problem))
+    if (const std::int64_t parts = parts_by_channels(problem, algorithm, threads))
+      return {1, parts, 1};
   std::size_t axis = 0;
   while (axis + 1 < problem.result.size() && problem.result[axis] == 1 && problem.x[axis] == 1)
     axis = axis == 0 ? 2 : axis + 1;
   const bool divides = problem.channels_last && axis < problem.result.size();
-  const std::int64_t unit = axis != 0 && algorithm == Algorithm::Winograd ? kWinogradTile : 1;
+  const std::int64_t unit = axis == 0 ? 1 : tile_of(algorithm);
   const std::int64_t least = axis == 0 ? 1 : std::max(least_slices(problem, axis), unit);
   const std::int64_t most = divides ? std::max<std::int64_t>(1, problem.result[axis] / least) : 1;
   std::int64_t wanted = threads;

@@ -28,18 +28,31 @@ struct Problem {
 Problem problem_of(const LibraryCall& call, std::span<const LibraryOperand> operands);
 
 /// How a convolution is computed.
-enum class Algorithm : std::uint8_t { Direct, Winograd };
+enum class Algorithm : std::uint8_t {
+  Direct,
+  Winograd,       ///< Winograd's, in tiles of 4 x 4
+  SmallWinograd,  ///< in tiles of 2 x 2: more products, and half the weights
+};
 
-/// Rows and columns of a tile of Winograd's F(4x4, 3x3).
+/// Rows and columns of a tile of Winograd's F(4x4, 3x3), and of F(2x2, 3x3).
 inline constexpr std::int64_t kWinogradTile = 4;
+inline constexpr std::int64_t kSmallTile = 2;
+
+constexpr bool is_winograd(Algorithm algorithm) { return algorithm != Algorithm::Direct; }
+/// Rows and columns that a part of the result is a multiple of.
+constexpr std::int64_t tile_of(Algorithm algorithm) {
+  return algorithm == Algorithm::Winograd        ? kWinogradTile
+         : algorithm == Algorithm::SmallWinograd ? kSmallTile
+                                                 : 1;
+}
 
 /// Whether Winograd's algorithm computes `problem`: a 3 x 3 kernel with channels last that moves by one element.
 bool fits_winograd(const Problem& problem);
 
-/// The faster of the two, by a model of their costs: Winograd's algorithm does 36 products for each 16 x 9 of the
-/// direct one, and pays for its transforms and for larger weights.
+/// The fastest, by a model of their costs: Winograd's algorithm does 36 products for each 16 x 9 of the direct one, or 16 for each 4 x 9,
+/// and pays for its transforms and for weights that are 36 or 16 for each 9.
 ///
-/// Direct where the other does not fit; the weights must be fixed.
+/// Direct where the others do not fit, and no small tiles but by a kernel of ours (has_winograd()); the weights must be fixed.
 ///
 /// @param bytes  of all parameters that are read between two runs: the weights of large models come from memory.
 Algorithm algorithm_for(const Problem& problem, std::int64_t bytes);

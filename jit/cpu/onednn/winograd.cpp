@@ -33,8 +33,9 @@ struct Avx2 {
 constexpr std::int64_t kChannels = 16;
 /// Channels of the result come in multiples of this: the last vector of them is a half, or whole.
 constexpr std::int64_t kResults = 8;
-constexpr std::int64_t kIn = kWinogradTile + 2;  ///< rows and columns of x that a tile reads
-constexpr std::int64_t kPoints = kIn * kIn;
+/// Rows and columns of x that a tile reads, which become as many points.
+constexpr std::int64_t in_of(std::int64_t tile) { return tile + 2; }
+constexpr std::int64_t points_of(std::int64_t tile) { return in_of(tile) * in_of(tile); }
 /// Tiles are multiplied by kRows at a time, or by this many, so that any multiple of it comes out even.
 constexpr int kRestRows = 4;
 /// Channels of a part of a panel: 32 KiB.
@@ -64,10 +65,10 @@ struct Shape {
   std::int64_t rows, columns, results;          ///< of the result
   std::int64_t filled;     ///< its channels, with those that fill the last panel up
   std::int64_t top, left;  ///< padding
-  std::int64_t tiles_down, tiles_across, panel, panels;
+  std::int64_t tile, tiles_down, tiles_across, panel, panels;
   std::int64_t first_panel, last_panel;  ///< those that are computed
 
-  Shape(const Problem& p, WinogradIsa isa, std::optional<Panels> some = {})
+  Shape(const Problem& p, const WinogradKernel& kernel, std::optional<Panels> some = {})
       : batch(p.x[0]),
         height(p.x[2]),
         width(p.x[3]),
@@ -78,9 +79,10 @@ struct Shape {
         filled((results + kChannels - 1) / kChannels * kChannels),
         top(p.pads_low[0]),
         left(p.pads_low[1]),
-        tiles_down((rows + kWinogradTile - 1) / kWinogradTile),
-        tiles_across((columns + kWinogradTile - 1) / kWinogradTile),
-        panel(widest_panel(filled, isa)),
+        tile(kernel.tile),
+        tiles_down((rows + tile - 1) / tile),
+        tiles_across((columns + tile - 1) / tile),
+        panel(widest_panel(filled, kernel.isa)),
         panels(filled / panel),
         first_panel(some ? some->begin : 0),
         last_panel(some ? some->end : panels) {}
@@ -101,7 +103,7 @@ struct Shape {
   std::int64_t tiles() const { return tiles_down * tiles_across; }
   /// Of a block, a multiple of kRestRows.
   std::int64_t block() const {
-    const std::int64_t each = kPoints * (channels + filled) * 4;
+    const std::int64_t each = points_of(tile) * (channels + filled) * 4;
     const std::int64_t most =
         std::max<std::int64_t>(kRestRows, kBlockBytes / each / kRestRows * kRestRows);
     return std::min(most, (tiles() + kRestRows - 1) / kRestRows * kRestRows);
@@ -111,46 +113,60 @@ struct Shape {
   std::int64_t sum_step() const { return block() * filled + kApart; }
 };
 
-/// Six rows of B^T times `v`, elements `step` apart.
-template <typename Vector>
+/// B^T of a tile of `Tile` rows times the elements of `v`, `step` apart.
+template <std::int64_t Tile, typename Vector>
 HEDDLE_INLINE void transform_in(Vector* v, std::int64_t step) {
   const Vector v0 = v[0];
   const Vector v1 = v[step];
   const Vector v2 = v[2 * step];
   const Vector v3 = v[3 * step];
-  const Vector v4 = v[4 * step];
-  const Vector v5 = v[5 * step];
-  const Vector even = v4 - 4.0f * v2;
-  const Vector odd = v3 - 4.0f * v1;
-  const Vector even2 = v4 - v2;
-  const Vector odd2 = 2.0f * (v3 - v1);
-  v[0] = 4.0f * v0 - 5.0f * v2 + v4;
-  v[step] = even + odd;
-  v[2 * step] = even - odd;
-  v[3 * step] = even2 + odd2;
-  v[4 * step] = even2 - odd2;
-  v[5 * step] = 4.0f * v1 - 5.0f * v3 + v5;
+  if constexpr (Tile == kSmallTile) {
+    v[0] = v0 - v2;
+    v[step] = v1 + v2;
+    v[2 * step] = v2 - v1;
+    v[3 * step] = v1 - v3;
+  } else {
+    const Vector v4 = v[4 * step];
+    const Vector v5 = v[5 * step];
+    const Vector even = v4 - 4.0f * v2;
+    const Vector odd = v3 - 4.0f * v1;
+    const Vector even2 = v4 - v2;
+    const Vector odd2 = 2.0f * (v3 - v1);
+    v[0] = 4.0f * v0 - 5.0f * v2 + v4;
+    v[step] = even + odd;
+    v[2 * step] = even - odd;
+    v[3 * step] = even2 + odd2;
+    v[4 * step] = even2 - odd2;
+    v[5 * step] = 4.0f * v1 - 5.0f * v3 + v5;
+  }
 }
 
-/// Four rows of A^T times the six elements of `v`, into its first four.
-template <typename Vector>
+/// A^T times the elements of `v`, into its first `Tile`.
+template <std::int64_t Tile, typename Vector>
 HEDDLE_INLINE void transform_out(Vector* v, std::int64_t step) {
   const Vector sum = v[step] + v[2 * step];
   const Vector difference = v[step] - v[2 * step];
-  const Vector sum2 = v[3 * step] + v[4 * step];
-  const Vector difference2 = v[3 * step] - v[4 * step];
-  v[0] = v[0] + sum + sum2;
-  v[step] = difference + 2.0f * difference2;
-  v[2 * step] = sum + 4.0f * sum2;
-  v[3 * step] = difference + 8.0f * difference2 + v[5 * step];
+  if constexpr (Tile == kSmallTile) {
+    v[0] = v[0] + sum;
+    v[step] = difference - v[3 * step];
+  } else {
+    const Vector sum2 = v[3 * step] + v[4 * step];
+    const Vector difference2 = v[3 * step] - v[4 * step];
+    v[0] = v[0] + sum + sum2;
+    v[step] = difference + 2.0f * difference2;
+    v[2 * step] = sum + 4.0f * sum2;
+    v[3 * step] = difference + 8.0f * difference2 + v[5 * step];
+  }
 }
 
-/// Tile `tile` of the image `x` to tile `slot` of `points` [36, block, channels], `step` from point to point. What the tile to the right reads is fetched meanwhile.
-template <typename Isa>
+/// Tile `tile` of the image `x` to tile `slot` of `points` [points, block, channels], `step` from point to point. What the tile to the right reads is fetched meanwhile.
+template <typename Isa, std::int64_t Tile>
 HEDDLE_INLINE void bring(const Shape& s, const float* x, const float* zeros, std::int64_t tile,
                          std::int64_t slot, std::int64_t step, float* points) {
-  const std::int64_t y = tile / s.tiles_across * kWinogradTile - s.top;
-  const std::int64_t z = tile % s.tiles_across * kWinogradTile - s.left;
+  constexpr std::int64_t kIn = in_of(Tile);
+  constexpr std::int64_t kPoints = points_of(Tile);
+  const std::int64_t y = tile / s.tiles_across * Tile - s.top;
+  const std::int64_t z = tile % s.tiles_across * Tile - s.left;
   std::array<const float*, kPoints> from;
   for (std::int64_t i = 0; i < kIn; ++i)
     for (std::int64_t j = 0; j < kIn; ++j) {
@@ -158,7 +174,7 @@ HEDDLE_INLINE void bring(const Shape& s, const float* x, const float* zeros, std
       from[static_cast<std::size_t>(i * kIn + j)] =
           inside ? x + ((y + i) * s.width + z + j) * s.channels : zeros;
     }
-  const std::int64_t right = kWinogradTile * s.channels;
+  const std::int64_t right = Tile * s.channels;
   for (std::int64_t c = 0; c < s.channels; c += Isa::kLanes) {
     typename Isa::Vector v[kPoints];
 #pragma GCC unroll 6
@@ -167,14 +183,14 @@ HEDDLE_INLINE void bring(const Shape& s, const float* x, const float* zeros, std
       for (std::int64_t i = 0; i < kIn; ++i) {
         const float* at = from[static_cast<std::size_t>(i * kIn + j)] + c;
         load(v[i * kIn + j], at);
-        if (j >= kIn - kWinogradTile) __builtin_prefetch(at + right);
+        if (j >= kIn - Tile) __builtin_prefetch(at + right);
       }
-      transform_in(v + j, kIn);
+      transform_in<Tile>(v + j, kIn);
     }
     float* to = points + slot * s.channels + c;
 #pragma GCC unroll 6
     for (std::int64_t i = 0; i < kIn; ++i) {
-      transform_in(v + i * kIn, 1);
+      transform_in<Tile>(v + i * kIn, 1);
 #pragma GCC unroll 6
       for (std::int64_t j = 0; j < kIn; ++j) store(to + (i * kIn + j) * step, v[i * kIn + j]);
     }
@@ -253,30 +269,31 @@ HEDDLE_INLINE void multiply_panels(const Shape& s, const float* points, const fl
                                    std::int64_t count, float* sums) {
   const std::int64_t point_step = s.point_step();
   const std::int64_t sum_step = s.sum_step();
-  for (std::int64_t k = 0; k < kPoints; ++k)
+  for (std::int64_t k = 0; k < points_of(s.tile); ++k)
     for (std::int64_t n = s.first_panel; n < s.last_panel; ++n)
       multiply_panel<Isa, Vectors>(s, points + k * point_step,
                                    weights + (k * s.panels + n) * s.channels * s.panel, count,
                                    sums + k * sum_step + n * s.panel);
 }
 
-/// The `Vector` of channels from `c` on of tile `slot` of `sums` [36, block, columns], `step` from point to point, to its place, of `down` x `across` positions,
+/// The `Vector` of channels from `c` on of tile `slot` of `sums` [points, block, columns], `step` from point to point, to its place, of `down` x `across` positions,
 /// in an image; `added` and `out` at the first of them.
-template <typename Vector>
+template <typename Vector, std::int64_t Tile>
 HEDDLE_INLINE void put_channels(const Shape& s, const float* sums, std::int64_t slot,
                                 std::int64_t step, std::int64_t c, std::int64_t down,
                                 std::int64_t across, const float* bias, const float* added,
                                 float* out) {
-  Vector v[kPoints];
+  constexpr std::int64_t kIn = in_of(Tile);
+  Vector v[points_of(Tile)];
   const float* from = sums + slot * s.filled + c;
 #pragma GCC unroll 6
   for (std::int64_t j = 0; j < kIn; ++j) {
 #pragma GCC unroll 6
     for (std::int64_t i = 0; i < kIn; ++i) load(v[i * kIn + j], from + (i * kIn + j) * step);
-    transform_out(v + j, kIn);
+    transform_out<Tile>(v + j, kIn);
   }
 #pragma GCC unroll 4
-  for (std::int64_t i = 0; i < kWinogradTile; ++i) transform_out(v + i * kIn, 1);
+  for (std::int64_t i = 0; i < Tile; ++i) transform_out<Tile>(v + i * kIn, 1);
   Vector shift{};
   if (bias != nullptr) load(shift, bias + c);
   for (std::int64_t i = 0; i < down; ++i)
@@ -291,22 +308,24 @@ HEDDLE_INLINE void put_channels(const Shape& s, const float* sums, std::int64_t 
 }
 
 /// Tile `slot` of `sums` to its place in the image `out`.
-template <typename Isa>
+template <typename Isa, std::int64_t Tile>
 HEDDLE_INLINE void put(const Shape& s, const float* sums, std::int64_t tile, std::int64_t slot,
                        std::int64_t step, const float* bias, const float* added, float* out) {
-  const std::int64_t y = tile / s.tiles_across * kWinogradTile;
-  const std::int64_t z = tile % s.tiles_across * kWinogradTile;
-  const std::int64_t down = std::min(kWinogradTile, s.rows - y);
-  const std::int64_t across = std::min(kWinogradTile, s.columns - z);
+  const std::int64_t y = tile / s.tiles_across * Tile;
+  const std::int64_t z = tile % s.tiles_across * Tile;
+  const std::int64_t down = std::min(Tile, s.rows - y);
+  const std::int64_t across = std::min(Tile, s.columns - z);
   const std::int64_t first = (y * s.columns + z) * s.results;
   out += first;
   if (added != nullptr) added += first;
   const std::int64_t last = s.last_result();
   std::int64_t c = s.first_result();
   for (; c + Isa::kLanes <= last; c += Isa::kLanes)
-    put_channels<typename Isa::Vector>(s, sums, slot, step, c, down, across, bias, added, out);
+    put_channels<typename Isa::Vector, Tile>(s, sums, slot, step, c, down, across, bias, added,
+                                             out);
   if (c < last)
-    put_channels<typename Isa::HalfVector>(s, sums, slot, step, c, down, across, bias, added, out);
+    put_channels<typename Isa::HalfVector, Tile>(s, sums, slot, step, c, down, across, bias, added,
+                                                 out);
 }
 
 /// What follows, on rows [begin, end) of an image of `out`.
@@ -334,13 +353,13 @@ struct Buffers {
   float* zeros;
 };
 
-template <typename Isa>
+template <typename Isa, std::int64_t Tile>
 HEDDLE_INLINE void run_tiles(const Shape& s, const float* x, const float* weights,
                              const float* bias, const float* added, float* out,
                              const Buffers& buffers, std::int64_t first, std::int64_t count) {
   const std::int64_t point_step = s.point_step();
   for (std::int64_t k = 0; k < count; ++k)
-    bring<Isa>(s, x, buffers.zeros, first + k, k, point_step, buffers.points);
+    bring<Isa, Tile>(s, x, buffers.zeros, first + k, k, point_step, buffers.points);
   const std::int64_t whole = (count + kRestRows - 1) / kRestRows * kRestRows;
   const std::int64_t vectors = s.panel / Isa::kLanes;
   const auto multiply =
@@ -356,42 +375,60 @@ HEDDLE_INLINE void run_tiles(const Shape& s, const float* x, const float* weight
   }
   const std::int64_t sum_step = s.sum_step();
   for (std::int64_t k = 0; k < count; ++k)
-    put<Isa>(s, buffers.sums, first + k, k, sum_step, bias, added, out);
+    put<Isa, Tile>(s, buffers.sums, first + k, k, sum_step, bias, added, out);
+}
+
+template <typename Isa>
+HEDDLE_INLINE void run_any(const Shape& s, const float* x, const float* weights, const float* bias,
+                           const float* added, float* out, const Buffers& buffers,
+                           std::int64_t first, std::int64_t count) {
+  if (s.tile == kSmallTile)
+    run_tiles<Isa, kSmallTile>(s, x, weights, bias, added, out, buffers, first, count);
+  else
+    run_tiles<Isa, kWinogradTile>(s, x, weights, bias, added, out, buffers, first, count);
 }
 
 HEDDLE_AVX512 void run_on_avx512(const Shape& s, const float* x, const float* weights,
                                  const float* bias, const float* added, float* out,
                                  const Buffers& buffers, std::int64_t first, std::int64_t count) {
-  run_tiles<Avx512>(s, x, weights, bias, added, out, buffers, first, count);
+  run_any<Avx512>(s, x, weights, bias, added, out, buffers, first, count);
 }
 
 HEDDLE_AVX2 void run_on_avx2(const Shape& s, const float* x, const float* weights,
                              const float* bias, const float* added, float* out,
                              const Buffers& buffers, std::int64_t first, std::int64_t count) {
-  run_tiles<Avx2>(s, x, weights, bias, added, out, buffers, first, count);
+  run_any<Avx2>(s, x, weights, bias, added, out, buffers, first, count);
 }
 
-/// G times the three elements of `v`, `step` apart: six elements of `out`, `out_step` apart.
-template <typename Doubles>
+/// G of a tile of `Tile` rows times the three elements of `v`, `step` apart: elements of `out`, `out_step` apart.
+template <std::int64_t Tile, typename Doubles>
 HEDDLE_INLINE void transform_three(const Doubles* v, std::int64_t step, Doubles* out,
                                    std::int64_t out_step) {
-  constexpr double kSixth = 1.0 / 6;
   const Doubles ends = v[0] + v[2 * step];
-  const Doubles far = 0.25 * v[0] + v[2 * step];
-  const Doubles middle = 0.5 * v[step];
-  out[0] = 0.25 * v[0];
-  out[out_step] = -kSixth * (ends + v[step]);
-  out[2 * out_step] = -kSixth * (ends - v[step]);
-  out[3 * out_step] = kSixth * (far + middle);
-  out[4 * out_step] = kSixth * (far - middle);
-  out[5 * out_step] = v[2 * step];
+  if constexpr (Tile == kSmallTile) {
+    out[0] = v[0];
+    out[out_step] = 0.5 * (ends + v[step]);
+    out[2 * out_step] = 0.5 * (ends - v[step]);
+    out[3 * out_step] = v[2 * step];
+  } else {
+    constexpr double kSixth = 1.0 / 6;
+    const Doubles far = 0.25 * v[0] + v[2 * step];
+    const Doubles middle = 0.5 * v[step];
+    out[0] = 0.25 * v[0];
+    out[out_step] = -kSixth * (ends + v[step]);
+    out[2 * out_step] = -kSixth * (ends - v[step]);
+    out[3 * out_step] = kSixth * (far + middle);
+    out[4 * out_step] = kSixth * (far - middle);
+    out[5 * out_step] = v[2 * step];
+  }
 }
 
 /// As many results as there are lanes at a time: their 3 x 3 weights of a channel, in double precision.
-template <typename Isa>
+template <typename Isa, std::int64_t Tile>
 HEDDLE_INLINE void transform_all(const Shape& s, const float* weights, float* transformed) {
   using Doubles = typename Isa::Doubles;
   using Floats = typename Isa::HalfVector;
+  constexpr std::int64_t kIn = in_of(Tile);
   constexpr std::int64_t kLanes = Isa::kLanes / 2;
   const std::int64_t step = s.panels * s.channels * s.panel;  // from a point to the next
   for (std::int64_t row = 0; row < s.panels * s.channels; ++row)
@@ -407,11 +444,11 @@ HEDDLE_INLINE void transform_all(const Shape& s, const float* weights, float* tr
       for (std::int64_t k = 0; k < 9; ++k)
         w[k] = __builtin_convertvector(*reinterpret_cast<const Floats*>(given[k]), Doubles);
       Doubles half[kIn * 3];
-      for (std::int64_t j = 0; j < 3; ++j) transform_three(w + j, 3, half + j, 3);
+      for (std::int64_t j = 0; j < 3; ++j) transform_three<Tile>(w + j, 3, half + j, 3);
       float* to = transformed + row * s.panel + column;
       for (std::int64_t i = 0; i < kIn; ++i) {
         Doubles points[kIn];
-        transform_three(half + i * 3, 1, points, 1);
+        transform_three<Tile>(half + i * 3, 1, points, 1);
         for (std::int64_t j = 0; j < kIn; ++j)
           *reinterpret_cast<Floats*>(to + (i * kIn + j) * step) =
               __builtin_convertvector(points[j], Floats);
@@ -419,11 +456,19 @@ HEDDLE_INLINE void transform_all(const Shape& s, const float* weights, float* tr
     }
 }
 
+template <typename Isa>
+HEDDLE_INLINE void transform_any(const Shape& s, const float* weights, float* transformed) {
+  if (s.tile == kSmallTile)
+    transform_all<Isa, kSmallTile>(s, weights, transformed);
+  else
+    transform_all<Isa, kWinogradTile>(s, weights, transformed);
+}
+
 HEDDLE_AVX512 void transform_on_avx512(const Shape& s, const float* weights, float* transformed) {
-  transform_all<Avx512>(s, weights, transformed);
+  transform_any<Avx512>(s, weights, transformed);
 }
 HEDDLE_AVX2 void transform_on_avx2(const Shape& s, const float* weights, float* transformed) {
-  transform_all<Avx2>(s, weights, transformed);
+  transform_any<Avx2>(s, weights, transformed);
 }
 
 #undef HEDDLE_INLINE
@@ -450,31 +495,31 @@ bool has_winograd(const Problem& problem) {
          problem.result[1] % kResults == 0;
 }
 
-Ints winograd_weights(const Problem& problem, WinogradIsa isa) {
-  const Shape s(problem, isa);
-  return {kPoints, s.panels, s.channels, s.panel};
+Ints winograd_weights(const Problem& problem, const WinogradKernel& kernel) {
+  const Shape s(problem, kernel);
+  return {points_of(s.tile), s.panels, s.channels, s.panel};
 }
 
 void transform_weights(const Problem& problem, const float* weights, float* transformed,
-                       WinogradIsa isa) {
-  const Shape s(problem, isa);
-  const auto run = isa == WinogradIsa::Avx512 ? transform_on_avx512 : transform_on_avx2;
+                       const WinogradKernel& kernel) {
+  const Shape s(problem, kernel);
+  const auto run = kernel.isa == WinogradIsa::Avx512 ? transform_on_avx512 : transform_on_avx2;
   run(s, weights, transformed);
 }
 
-std::int64_t winograd_scratch(const Problem& problem, WinogradIsa isa) {
-  const Shape s(problem, isa);
-  return (kPoints * (s.point_step() + s.sum_step()) + s.channels) * 4;
+std::int64_t winograd_scratch(const Problem& problem, const WinogradKernel& kernel) {
+  const Shape s(problem, kernel);
+  return (points_of(s.tile) * (s.point_step() + s.sum_step()) + s.channels) * 4;
 }
 
 void run_winograd(const Problem& problem, const float* x, const float* transformed,
                   const float* bias, const float* added, std::span<const TailOp> tail, float* out,
-                  void* scratch, std::optional<Panels> panels, WinogradIsa isa) {
-  const Shape s(problem, isa, panels);
+                  void* scratch, std::optional<Panels> panels, const WinogradKernel& kernel) {
+  const Shape s(problem, kernel, panels);
   const std::int64_t block = s.block();
   Buffers buffers{static_cast<float*>(scratch), nullptr, nullptr};
-  buffers.sums = buffers.points + kPoints * s.point_step();
-  buffers.zeros = buffers.sums + kPoints * s.sum_step();
+  buffers.sums = buffers.points + points_of(s.tile) * s.point_step();
+  buffers.zeros = buffers.sums + points_of(s.tile) * s.sum_step();
   std::fill_n(buffers.zeros, s.channels, 0.0f);
   for (std::int64_t n = 0; n < s.batch; ++n) {
     const std::int64_t image = n * s.rows * s.columns * s.results;
@@ -482,10 +527,10 @@ void run_winograd(const Problem& problem, const float* x, const float* transform
     std::int64_t complete = 0;
     for (std::int64_t first = 0; first < s.tiles(); first += block) {
       const std::int64_t count = std::min(block, s.tiles() - first);
-      const auto run = isa == WinogradIsa::Avx512 ? run_on_avx512 : run_on_avx2;
+      const auto run = kernel.isa == WinogradIsa::Avx512 ? run_on_avx512 : run_on_avx2;
       run(s, from, transformed, bias, added == nullptr ? nullptr : added + image, out + image,
           buffers, first, count);
-      const std::int64_t now = std::min(s.rows, (first + count) / s.tiles_across * kWinogradTile);
+      const std::int64_t now = std::min(s.rows, (first + count) / s.tiles_across * s.tile);
       const std::int64_t end = first + count == s.tiles() ? s.rows : now;
       follow(s, image, complete, end, tail, out);
       complete = end;

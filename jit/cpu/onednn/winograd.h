@@ -1,4 +1,4 @@
-// Winograd's F(4x4, 3x3) on memory with the channels last.
+// Winograd's F(4x4, 3x3) and F(2x2, 3x3) on memory with the channels last.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,32 @@
 
 namespace heddle::jit::onednn {
 
-/// The instruction set of a kernel. Weights transformed for one are of use to that one alone.
+/// The instruction set of a kernel.
 enum class WinogradIsa { Avx512, Avx2 };
 
 /// Those of this processor, the widest first.
 std::span<const WinogradIsa> winograd_isas();
 
+/// Which of the kernels: weights transformed for one are of use to that one alone.
+struct WinogradKernel {
+  std::int64_t tile = kWinogradTile;  ///< rows and columns: those of a tile_of()
+  WinogradIsa isa = winograd_isas().front();
+};
+
 /// Whether a kernel below runs `problem` here: a 3 x 3 convolution as algorithm_for() takes it, of multiples of 16
 /// channels to multiples of 8, on a processor that has an instruction set of theirs.
 bool has_winograd(const Problem& problem);
 
-/// Sizes of the transformed weights: [36, panels, channels of x, columns of a panel]. Zeros fill the columns up to multiples of 16.
-Ints winograd_weights(const Problem& problem, WinogradIsa isa = winograd_isas().front());
+/// Sizes of the transformed weights: [points of a tile, panels, channels of x, columns of a panel]. Zeros fill the columns up to multiples of 16.
+Ints winograd_weights(const Problem& problem, const WinogradKernel& kernel = {});
 /// `weights`: [m, c, 3, 3].
 void transform_weights(const Problem& problem, const float* weights, float* transformed,
-                       WinogradIsa isa = winograd_isas().front());
+                       const WinogradKernel& kernel = {});
 
 /// Bytes of scratch of a run.
-std::int64_t winograd_scratch(const Problem& problem, WinogradIsa isa = winograd_isas().front());
+std::int64_t winograd_scratch(const Problem& problem, const WinogradKernel& kernel = {});
 
-/// Panels of the result's channels: [begin, end), in sizes [36, panels, …] of winograd_weights().
+/// Panels of the result's channels: [begin, end), in sizes [points, panels, …] of winograd_weights().
 struct Panels {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -48,6 +54,6 @@ struct Panels {
 void run_winograd(const Problem& problem, const float* x, const float* transformed,
                   const float* bias, const float* added, std::span<const TailOp> tail, float* out,
                   void* scratch, std::optional<Panels> panels = {},
-                  WinogradIsa isa = winograd_isas().front());
+                  const WinogradKernel& kernel = {});
 
 }  // namespace heddle::jit::onednn
