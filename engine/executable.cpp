@@ -23,6 +23,7 @@ jit::LowerOptions lower_options(const BuildOptions& options, const OptimisedGrap
   lower.units = graph.units;
   lower.vector_bytes = options.compiler->vector_bytes();
   lower.bf16_dot = options.compiler->has_bf16_dot();
+  lower.fast_bf16_dot = options.compiler->has_fast_bf16_dot();
   lower.byte_dot = options.compiler->has_byte_dot();
   lower.amx = options.compiler->has_amx();
   lower.byte_tables = options.compiler->has_byte_tables();

@@ -336,4 +336,12 @@ bool CompileService::has_bf16_dot() const {
 #endif
 }
 
+bool CompileService::has_fast_bf16_dot() const {
+#if HEDDLE_WITH_LLVM
+  return cpu::has_fast_bf16_dot(state_->target);
+#else
+  return false;
+#endif
+}
+
 }  // namespace heddle::jit

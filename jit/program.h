@@ -142,6 +142,7 @@ struct LowerOptions {
   bool (*library_available)(std::string_view name, const ir::Node& node) = nullptr;
   std::int64_t vector_bytes = 64;  ///< of the CPU's vectors
   bool bf16_dot = false;           ///< the CPU multiplies pairs of bf16
+  bool fast_bf16_dot = false;      ///< and as often as it multiplies f32
   bool byte_dot = false;           ///< the CPU multiplies groups of four bytes
   bool amx = false;                ///< the CPU multiplies matrices of bytes and of bf16
   bool byte_tables = false;        ///< the CPU looks bytes up in tables that registers hold

@@ -54,7 +54,7 @@ class ConvNarrower {
     };
     return taps.is_constant() && (!taps.is_constant(1) || has_padding(node)) && fills(weights[0]) &&
            fills(weights[1]) && unit_of(node, options_).fuse && !ir::wants_fallback(node) &&
-           fixed_.contains(node.input(1).node);
+           fixed_.contains(node.input(1).node) && (options_.amx || !is_tiled(node, options_));
   }
 
   const LowerOptions& options_;
@@ -68,7 +68,7 @@ class ConvNarrower {
 }  // namespace
 
 ir::Graph bf16_convs(const ir::Graph& graph, const LowerOptions& options) {
-  if (options.target != LowerOptions::Target::Cpu || !options.amx) return graph;
+  if (options.target != LowerOptions::Target::Cpu || !narrows_convs(options)) return graph;
   ConvNarrower narrower(options);
   return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
     return narrower.visit(rewriter, *node);

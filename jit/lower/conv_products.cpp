@@ -8,6 +8,7 @@
 
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
+#include "jit/lower/bf16_convs.h"
 #include "jit/lower/conv_windows.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/fixed_values.h"
@@ -59,25 +60,6 @@ constexpr std::int64_t kFarCount = std::int64_t{1} << 20;
 constexpr std::int64_t kFewPositions = 64;
 constexpr std::int64_t kMaxTaps = 9;
 
-/// Positions from which on the library's tiles, which do 0.6 of the products with 1.8 times the weights, take less time than those.
-constexpr std::int64_t kLeastTiled = 36;
-/// Channels in, and out, that they come in multiples of.
-constexpr std::int64_t kTiledChannels = 16;
-
-/// Whether the library computes a convolution of so many positions in tiles: by Winograd's algorithm.
-bool is_tiled(const Node& node, std::int64_t positions, const LowerOptions& options) {
-  const Dims& weights = node.input(1).meta().sizes;
-  const auto at_most_one = [](const Ints& list) {
-    return std::ranges::all_of(list, [](std::int64_t v) { return v <= 1; });
-  };
-  return options.vector_bytes >= kNarrowBytes && unit_of(node, options).winograd &&
-         positions >= kLeastTiled && weights.size() == 4 && weights[2].is_constant(3) &&
-         weights[3].is_constant(3) && weights[0].constant() % kTiledChannels == 0 &&
-         weights[1].constant() % kTiledChannels == 0 && all(node, "strides", 1) &&
-         all(node, "dilations", 1) && at_most_one(node.ints("pads_low")) &&
-         at_most_one(node.ints("pads_high"));
-}
-
 /// Whether a kernel of several elements has weights that are worth fetching ahead for few positions.
 bool is_bound_by_weights(const Node& node, const LowerOptions& options) {
   const Dims& weights = node.input(1).meta().sizes;
@@ -88,7 +70,7 @@ bool is_bound_by_weights(const Node& node, const LowerOptions& options) {
   return count.is_constant() && count.constant() >= kFarCount && taps.constant() > 1 &&
          taps.constant() <= kMaxTaps && weights[0].constant() % kPanelColumns == 0 &&
          positions.is_constant() && positions.constant() <= kFewPositions &&
-         !is_tiled(node, positions.constant(), options);
+         !is_tiled(node, options);
 }
 
 /// Whether each window is many elements behind each other, as of filters of sound: rows of a product that overlap. Columns that
@@ -186,7 +168,7 @@ class ConvConverter {
       weights = filters_of(builder, weights);
     }
     ir::Attrs attrs;
-    if (node.flag("bf16") && options_.amx) attrs["bf16"] = true;
+    if (node.flag("bf16") && narrows_convs(options_)) attrs["bf16"] = true;
     Value result = builder.emit("matmul", {x, weights}, std::move(attrs));
     if (node.inputs().size() > 2 && node.input(2))
       result = builder.emit("add", {result, rewriter.map(node.input(2))});

@@ -4,6 +4,9 @@
 #include <numeric>
 #include <utility>
 
+#include "ir/passes/form_regions.h"
+#include "jit/lower/decompose.h"
+
 namespace heddle::jit {
 namespace {
 
@@ -55,6 +58,29 @@ Ints channels_to_front(std::size_t rank) {
   perm[0] = 0;
   perm[1] = static_cast<std::int64_t>(rank) - 1;
   return perm;
+}
+
+bool is_tiled(const Node& conv, const LowerOptions& options) {
+  constexpr std::int64_t kLeastPositions = 36;
+  constexpr std::int64_t kChannels = 16;  ///< it has a kernel for multiples of
+  constexpr std::int64_t kResults = 8;
+  constexpr std::int64_t kLeastVectorBytes = 32;
+  const Dims& weights = conv.input(1).meta().sizes;
+  const Dims& result = conv.output().sizes;
+  const SymExpr positions = base::product(std::span(result).first(result.size() - 1));
+  const auto is_multiple = [](const SymExpr& size, std::int64_t of) {
+    return size.is_constant() && size.constant() % of == 0;
+  };
+  const auto at_most_one = [&](const char* name) {
+    return std::ranges::all_of(conv.ints(name), [](std::int64_t v) { return v <= 1; });
+  };
+  return options.vector_bytes >= kLeastVectorBytes && conv.integer("groups") == 1 &&
+         weights.size() == 4 && weights[2].is_constant(3) && weights[3].is_constant(3) &&
+         is_multiple(weights[0], kResults) && is_multiple(weights[1], kChannels) &&
+         at_most_one("strides") && at_most_one("dilations") && at_most_one("pads_low") &&
+         at_most_one("pads_high") &&
+         (!positions.is_constant() || positions.constant() >= kLeastPositions) &&
+         unit_of(conv, options).winograd && classify(conv, options) == NodeClass::Library;
 }
 
 bool has_padding(const Node& conv) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "jit/program.h"
 
 namespace heddle::jit {
 
@@ -39,6 +40,10 @@ std::optional<std::size_t> axis_of_runs(const ir::Node& conv);
 ///   %w = unfold(reshape(%x) {sizes = [n, in * c]}) {axis = 1, size = taps * c, step = stride * c}
 ir::Value windows_in_place(ir::GraphBuilder& builder, const ir::Node& conv, ir::Value x,
                            ir::Value zero);
+
+/// Whether the library computes `conv`, which has the channels last, in tiles: by Winograd's algorithm, which does 0.25 to 0.4 of the products.
+/// Fewer than 36 positions do not pay for their weights, 1.8 times as many or more.
+bool is_tiled(const ir::Node& conv, const LowerOptions& options);
 
 /// The attributes of packed_int8_conv or packed_bf16_conv of the windows of `conv`, whose kernel's sizes are constant.
 ir::Attrs panel_conv_attrs(const ir::Node& conv);

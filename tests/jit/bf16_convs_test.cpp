@@ -151,6 +151,28 @@ TEST(Bf16Convs, OfOneElementAreProducts) {
   EXPECT_THAT(nests_of(jit::lower(graph, options)), Not(HasSubstr("packed_bf16_matmul")));
 }
 
+/// Where pairs are multiplied as often as f32, but for what a library computes in tiles.
+TEST(Bf16Convs, OfPairsWhereTheyAreFastAndNoTilesAreFaster) {
+  jit::LowerOptions options{.bf16_dot = true, .fast_bf16_dot = true};
+  EXPECT_THAT(lowered_text({}, options), HasSubstr("packed_bf16_conv")) << "there is no library";
+  options.library_available = [](std::string_view name, const ir::Node&) { return name == "conv"; };
+  for (const Bf16Conv& c :
+       {Bf16Conv{}, Bf16Conv{.weights = {24, 16, 3, 3}}, Bf16Conv{.sizes = {"s0", "s1", "s2"}}})
+    EXPECT_THAT(lowered_text(c, options), Not(HasSubstr("packed_bf16_conv")))
+        << ::testing::PrintToString(c.weights);
+  for (const Bf16Conv& c :
+       {Bf16Conv{.strides = {2, 2}}, Bf16Conv{.dilations = {2, 2}},
+        Bf16Conv{.weights = {72, 16, 5, 5}}, Bf16Conv{.weights = {76, 16, 3, 3}},
+        Bf16Conv{.weights = {72, 20, 3, 3}}, Bf16Conv{.low = {2, 2}},
+        Bf16Conv{.sizes = {"1", "5", "7"}}})
+    EXPECT_THAT(lowered_text(c, options), HasSubstr("packed_bf16_conv"))
+        << ::testing::PrintToString(c.weights);
+  options.rest.winograd = false;
+  EXPECT_THAT(lowered_text({}, options), HasSubstr("packed_bf16_conv"));
+  const Bf16Conv one{.weights = {128, 64, 1, 1}, .low = {0, 0}, .high = {0, 0}};
+  EXPECT_THAT(nests_of(jit::lower(graph_of(one), options)), HasSubstr("packed_bf16_matmul"));
+}
+
 TEST(Bf16Convs, ReadOneNarrowCopyOfWhatTheyShare) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(f32, {"1", "9", "21", "16"}), "x");

@@ -282,6 +282,26 @@ TEST(ConvProducts, LeavesOthers) {
   EXPECT_TRUE(jit::convs_as_products(graph, {}).identical(graph)) << "without a library";
 }
 
+/// Of many weights and few positions: windows behind each other, but for those that the library computes in tiles.
+TEST(ConvProducts, LeavesTilesOfManyWeights) {
+  const auto is_product = [](const char* size, const Conv& conv, const jit::LowerOptions& options) {
+    GraphBuilder b("main");
+    b.output(emit(b, b.input(tensor(f32, {"1", size, size, "512"}), "x"), conv));
+    return std::ranges::count(ops_of(jit::convs_as_products(b.finish(), options)), "matmul") != 0;
+  };
+  const Conv conv{.sizes = {512, 512, 3, 3}, .pads = {1, 1}};
+  EXPECT_FALSE(is_product("7", conv, with_library()));
+  EXPECT_TRUE(is_product("5", conv, with_library())) << "25 positions";
+  EXPECT_TRUE(is_product("14", {.sizes = {512, 512, 3, 3}, .strides = {2, 2}, .pads = {1, 1}},
+                         with_library()));
+  jit::LowerOptions options = with_library();
+  options.rest.winograd = false;
+  EXPECT_TRUE(is_product("7", conv, options));
+  options = with_library();
+  options.vector_bytes = 16;
+  EXPECT_TRUE(is_product("7", conv, options));
+}
+
 /// Their results are read and written once more by what follows: with vectors of 32 bytes that takes longer than a product.
 TEST(ConvProducts, OfFewerChannelsForNarrowVectors) {
   jit::LowerOptions narrow = with_library();

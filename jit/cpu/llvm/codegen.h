@@ -29,6 +29,8 @@ CodegenTarget host_target(std::int64_t vector_bytes = 0, bool amx = true);
 bool has_feature(const CodegenTarget& target, std::string_view feature);
 /// Whether one instruction of the target's vectors multiplies pairs of bf16.
 bool has_bf16_dot(const CodegenTarget& target);
+/// Whether it does so as often as another multiplies and adds f32: AMD's processors. Intel's do half as often.
+bool has_fast_bf16_dot(const CodegenTarget& target);
 /// Whether one multiplies groups of four bytes.
 bool has_byte_dot(const CodegenTarget& target);
 

@@ -107,6 +107,10 @@ bool has_bf16_dot(const CodegenTarget& target) {
          (target.vector_bytes == 64 || has_feature(target, "avx512vl"));
 }
 
+bool has_fast_bf16_dot(const CodegenTarget& target) {
+  return has_bf16_dot(target) && target.cpu.starts_with("znver");
+}
+
 Value* dot_of_bf16(llvm::IRBuilderBase& b, const std::string& triple, const CodegenTarget& target,
                    Value* sum, Value* left, Value* right) {
   const unsigned lanes = lanes_of(sum);
