@@ -423,7 +423,7 @@ bool may_be_row_conv(const ir::Node& conv, std::int64_t vector_bytes) {
 bool mixes_channels(const ir::Node& conv) {
   const ir::Dims& weights = conv.input(1).meta().sizes;
   return weights[0].is_constant() && weights[0].constant() % kMixedLanes == 0 &&
-         weights[1].is_constant() && weights[1].constant() > 1 &&
+         weights[1].is_constant() && weights[1].constant() >= 1 &&
          weights[1].constant() <= kMostMixed && conv.integer("groups") == 1;
 }
 

@@ -114,7 +114,7 @@ void expect_right(const Mixed& c, const Ints& sizes = {}) {
 
 TEST(RowConv, OfFewChannelsToMany) {
   for (const bool planes : {false, true})
-    for (const std::int64_t channels : {2, 3, 4})
+    for (const std::int64_t channels : {1, 2, 3, 4})
       for (const std::int64_t results : {16, 48, 64})
         expect_right(Mixed{.channels = channels, .results = results, .planes = planes});
   expect_right(Mixed{.biased = false});
@@ -328,6 +328,7 @@ TEST(RowConv, TakesManyChannelsAndWeightsThatStayTheSame) {
   EXPECT_EQ(multiply_adds(graph_of(Depthwise{.channels = 4})), 1);
   EXPECT_EQ(multiply_adds(graph_of(Depthwise{.kernel = {3, 9}, .low = {1, 4}, .high = {1, 4}})), 1);
   EXPECT_EQ(multiply_adds(graph_of(Mixed{.sizes = {"2", "7", "9"}})), 3 * 5 * 3) << "rows of 5";
+  EXPECT_EQ(multiply_adds(graph_of(Mixed{.channels = 1, .sizes = {"2", "7", "9"}})), 5 * 3);
   expect_right(Depthwise{.constant = false});
   expect_right(Depthwise{.channels = 4});
   expect_right(Depthwise{.multiplier = 3});
