@@ -14,6 +14,8 @@ using Values = std::vector<Value>;
 
 constexpr std::int64_t kMostTerms = 4;
 constexpr std::int64_t kMostNarrowColumns = 4;
+/// Columns from which on they are lanes.
+constexpr std::int64_t kManyColumns = 16;
 /// Of matrices of which each batch has its own.
 constexpr std::int64_t kFewNumbers = 4;
 constexpr std::int64_t kManyRows = 16;
@@ -33,6 +35,10 @@ bool are_along(const TensorMeta& left, const TensorMeta& right) {
          right.sizes.back().is_constant(1) || (rows.is_constant() && rows.constant() >= kManyRows);
 }
 
+bool has_many_columns(const TensorMeta& right) {
+  return right.sizes.back().is_constant() && right.sizes.back().constant() >= kManyColumns;
+}
+
 bool is_narrow(const Node& node) {
   if (node.op_name() != "matmul" || wants_fallback(node) || !node.after().empty()) return false;
   for (std::string_view rounded : {"tf32", "bf16", "int8"})
@@ -43,7 +49,8 @@ bool is_narrow(const Node& node) {
   return (dtype == DType::F32 || dtype == DType::F64) && left.dtype == dtype &&
          right.dtype == dtype && left.rank() >= 2 && right.rank() >= 2 &&
          is_between(left.sizes.back(), 1, kMostTerms) &&
-         is_between(right.sizes.back(), 1, kMostNarrowColumns) && are_along(left, right);
+         (has_many_columns(right) ||
+          (is_between(right.sizes.back(), 1, kMostNarrowColumns) && are_along(left, right)));
 }
 
 /// Element `at` of a dimension, counted from the last one, which stays.

@@ -1,4 +1,4 @@
-// Products of a few terms for a few columns, which are elements, and what is computed of positions alone, which is kept.
+// Products of a few terms for a few columns or many, which are elements, and what is computed of positions alone, which is kept.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <string>
@@ -25,7 +25,10 @@ TEST(NarrowProducts, OfEverySizeAndBatchAgreeWithTheEvaluator) {
                                                  {"1", 1, 1},
                                                  {"0", 2, 3},
                                                  {"9", 3, 1},
-                                                 {"8", 2, 5}})
+                                                 {"8", 2, 5},
+                                                 {"11", 1, 16},
+                                                 {"s1", 4, 37},
+                                                 {"1", 2, 64}})
         CaseGraph(fmt::format("graph @main(%a: {0}[{1}{3}, {4}], %b: {0}[{2}{4}, {5}]) {{\n"
                               "  %c = matmul(%a, %b)\n"
                               "  %y = relu(%c)\n"
@@ -71,6 +74,9 @@ TEST(NarrowProducts, OfManyMatricesNeedManyRows) {
   EXPECT_FALSE(is_product(2, 2, 2));
   EXPECT_FALSE(is_product(1, 4, 4));
   EXPECT_FALSE(is_product(4, 4, 1));
+  EXPECT_TRUE(is_product(4, 4, 15));
+  EXPECT_FALSE(is_product(4, 4, 16)) << "columns are lanes";
+  EXPECT_TRUE(is_product(4, 5, 16));
 }
 
 /// As of a sum that begins with 0; 1 / -0 would be another infinity.
