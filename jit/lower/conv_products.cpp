@@ -1,9 +1,11 @@
 #include "jit/lower/conv_products.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "ir/op.h"
@@ -27,8 +29,8 @@ using Ints = std::vector<std::int64_t>;
 
 /// Channels of x from which on a product takes longer than what surrounds it.
 constexpr std::int64_t kLeastDepth = 64;
-/// With narrow vectors (kNarrowBytes) fewer of them pay, and columns that are multiples of fewer: the library's results are read and
-/// written once more by what follows, where a product's are in registers.
+/// With narrow vectors (kNarrowBytes), or where more follows than scales and shifts, fewer of them pay, and columns that are multiples of
+/// fewer: the library's results are read and written once more by what follows, where a product's are in registers.
 constexpr std::int64_t kLeastNarrowDepth = 16;
 constexpr std::int64_t kNarrowColumns = 16;
 
@@ -40,13 +42,13 @@ bool is_fixed_data(const Node& node) {
   return node.op_name() == "const" || node.op_name() == "param";
 }
 
-/// Whether weights [m, c, 1, …] fill panels, or vectors where those are narrow.
-bool suits(const ir::TensorMeta& weights, std::int64_t vector_bytes) {
+/// Whether weights [m, c, 1, …] fill panels, or vectors where that is enough.
+bool suits(const ir::TensorMeta& weights, bool fills_vectors) {
   for (std::size_t d = 2; d < weights.sizes.size(); ++d)
     if (!weights.sizes[d].is_constant(1)) return false;
   const SymExpr& columns = weights.sizes[0];
   const SymExpr& depth = weights.sizes[1];
-  if (vector_bytes <= kNarrowBytes)
+  if (fills_vectors)
     return columns.is_constant() && depth.is_constant() &&
            columns.constant() % kNarrowColumns == 0 && depth.constant() >= kLeastNarrowDepth;
   return columns.is_constant() && depth.is_constant() && columns.constant() % kPanelColumns == 0 &&
@@ -129,6 +131,7 @@ class ConvConverter {
       for (const Value& input : node->inputs()) {
         if (!input) continue;
         (front ? fronts_ : others_).insert(input.node);
+        readers_[input.node].push_back(node.get());
         // What follows would be computed where channels lie apart, one lane after the other.
         if (brings_channels_to_front(*input.node)) others_.insert(input.node->input(0).node);
       }
@@ -147,7 +150,9 @@ class ConvConverter {
     if (has_few_columns(node)) return with_terms_behind(rewriter, node);
     if (!product) return std::nullopt;
     const bool one_tap =
-        (suits(node.input(1).meta(), options_.vector_bytes) || is_open(node)) && !has_padding(node);
+        (suits(node.input(1).meta(), options_.vector_bytes <= kNarrowBytes || is_followed(node)) ||
+         is_open(node)) &&
+        !has_padding(node);
     const bool in_place = !one_tap && (has_long_runs(node) || has_open_runs(node)) &&
                           fixed_.contains(node.input(1).node);
     if (!in_place && !is_fixed_data(*node.input(1).node)) return std::nullopt;
@@ -212,6 +217,26 @@ class ConvConverter {
       x = builder.emit("clone", {x});
     }
     return {builder.call(node.op(), operands, attrs)->value()};
+  }
+
+  /// Whether elements alone are made of the result, and not just scales and shifts, which are multiplied into the library's weights.
+  bool is_followed(const Node& node) {
+    for (const Node* at = &node;;) {
+      const auto found = readers_.find(at);
+      if (found == readers_.end()) return false;
+      for (const Node* reader : found->second)
+        if (classify(*reader, options_) != NodeClass::Element) return false;
+      const Node& reader = *found->second.front();
+      if (found->second.size() > 1 || !is_line(reader)) return true;
+      at = &reader;
+    }
+  }
+
+  bool is_line(const Node& node) {
+    constexpr std::array<std::string_view, 4> kLines{"add", "sub", "mul", "div"};
+    return std::ranges::find(kLines, node.op_name()) != kLines.end() &&
+           std::ranges::any_of(node.inputs(),
+                               [&](const Value& input) { return fixed_.contains(input.node); });
   }
 
   bool has_few_columns(const Node& node) {
@@ -382,8 +407,9 @@ class ConvConverter {
 
   const LowerOptions& options_;
   FixedValues fixed_;
-  std::set<const Node*> fronts_;         ///< nodes whose results' channels are brought to the front
-  std::set<const Node*> others_;         ///< nodes whose results something else reads
+  std::set<const Node*> fronts_;  ///< nodes whose results' channels are brought to the front
+  std::set<const Node*> others_;  ///< nodes whose results something else reads
+  std::map<const Node*, std::vector<const Node*>> readers_;
   std::map<const Node*, Value> planes_;  ///< results of convolutions, channels first
   std::map<std::pair<Value, std::vector<std::int64_t>>, Value> rows_;  ///< by x and strides
 };

@@ -1,6 +1,7 @@
 // Convolutions of one element become products; others do not.
 #include "jit/lower/conv_products.h"
 
+#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -302,29 +303,53 @@ TEST(ConvProducts, LeavesTilesOfManyWeights) {
   EXPECT_TRUE(is_product("7", conv, options));
 }
 
-/// Their results are read and written once more by what follows: with vectors of 32 bytes that takes longer than a product.
-TEST(ConvProducts, OfFewerChannelsForNarrowVectors) {
+/// The library's results are read and written once more by what follows: that takes longer than a product.
+TEST(ConvProducts, OfFewerChannelsForNarrowVectorsAndWhereMoreFollows) {
   jit::LowerOptions narrow = with_library();
   narrow.vector_bytes = 32;
-  for (const Ints& sizes : {Ints{32, 16, 1, 1}, {96, 64, 1, 1}, {64, 64, 1, 1}, {16, 40, 1, 1}}) {
+  const Ints sizes{32, 16, 1, 1};
+  const auto is_product = [&](const std::function<Value(GraphBuilder&, Value)>& behind,
+                              const jit::LowerOptions& options) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(f32, {"1", "7", "6", "16"}), "x");
+    b.output(behind(b, emit(b, x, {.sizes = sizes})));
+    return std::ranges::count(ops_of(jit::convs_as_products(b.finish(), options)), "matmul") != 0;
+  };
+  const auto plain = [](GraphBuilder&, Value y) { return y; };
+  const auto scaled = [](GraphBuilder& b, Value y) {
+    const Value scale = b.constant(random_literal(f32, {32}, 9));
+    return b.emit("add", {b.emit("mul", {y, scale}), scale});
+  };
+  const auto scaled_relu = [&](GraphBuilder& b, Value y) { return b.emit("relu", {scaled(b, y)}); };
+  const auto swish = [](GraphBuilder& b, Value y) {
+    return b.emit("mul", {y, b.emit("sigmoid", {y})});
+  };
+  const auto summed = [](GraphBuilder& b, Value y) {
+    return b.emit("reduce_max", {y}, {{"axes", Ints{3}}});
+  };
+  for (const auto& behind : {std::function<Value(GraphBuilder&, Value)>(plain), {scaled}, {summed}})
+    EXPECT_FALSE(is_product(behind, with_library()));
+  for (const auto& behind : {std::function<Value(GraphBuilder&, Value)>(scaled_relu), {swish}})
+    EXPECT_TRUE(is_product(behind, with_library()));
+  EXPECT_TRUE(is_product(plain, narrow));
+  for (const Ints& many : {Ints{32, 16, 1, 1}, {96, 64, 1, 1}, {64, 64, 1, 1}, {16, 40, 1, 1}}) {
     for (const std::int64_t stride : {1, 2}) {
-      const std::string channels = std::to_string(sizes[1]);
+      const std::string channels = std::to_string(many[1]);
       GraphBuilder b("main");
       const Value x = b.input(tensor(f32, {"1", "7", "6", channels.c_str()}), "x");
-      b.output(b.emit("relu", {emit(b, x, {.sizes = sizes, .strides = {stride, stride}})}));
+      b.output(b.emit("relu", {emit(b, x, {.sizes = many, .strides = {stride, stride}})}));
       const ir::Graph graph = b.finish();
-      EXPECT_TRUE(jit::convs_as_products(graph, with_library()).identical(graph));
+      EXPECT_THAT(ops_of(jit::convs_as_products(graph, with_library())), Contains("matmul"));
       EXPECT_THAT(ops_of(jit::convs_as_products(graph, narrow)), Contains("matmul"));
       expect_program_right(graph, jit::lower(graph, narrow), random_arguments(graph, {}), {}, 1e-4);
     }
   }
-  for (const Ints& sizes : {Ints{32, 8, 1, 1}, {24, 64, 1, 1}, {32, 16, 3, 3}}) {
-    const std::string channels = std::to_string(sizes[1]);
+  for (const Ints& few : {Ints{32, 8, 1, 1}, {24, 64, 1, 1}, {32, 16, 3, 3}}) {
+    const std::string channels = std::to_string(few[1]);
     GraphBuilder b("main");
-    b.output(
-        emit(b, b.input(tensor(f32, {"1", "7", "6", channels.c_str()}), "x"), {.sizes = sizes}));
+    b.output(emit(b, b.input(tensor(f32, {"1", "7", "6", channels.c_str()}), "x"), {.sizes = few}));
     const ir::Graph graph = b.finish();
-    EXPECT_TRUE(jit::convs_as_products(graph, narrow).identical(graph)) << sizes[0];
+    EXPECT_TRUE(jit::convs_as_products(graph, narrow).identical(graph)) << few[0];
   }
 }
 
