@@ -42,14 +42,15 @@ constexpr int kRestRows = 4;
 constexpr std::int64_t kPartDepth = 128;
 constexpr std::int64_t kLine = 64;
 /// Of what a block of tiles becomes: it stays in a second-level cache beside the panels.
-constexpr std::int64_t kBlockBytes = std::int64_t{1200} << 10;
+constexpr std::int64_t kBlockBytes = std::int64_t{800} << 10;
 /// Elements between what a block becomes at one point and at the next: the points of a tile would share sets of the first-level cache.
 constexpr std::int64_t kApart = 16;
 
 // Everything is inlined into a function for each instruction set: nothing else runs them.
 #define HEDDLE_INLINE [[gnu::always_inline]] inline
 #define HEDDLE_AVX2 [[gnu::target("avx2,fma")]]
-#define HEDDLE_AVX512 [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512")]]
+#define HEDDLE_AVX512 \
+  [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512")]]
 
 template <typename Vector>
 HEDDLE_INLINE void load(Vector& v, const float* at) {
@@ -304,6 +305,8 @@ HEDDLE_INLINE void put_channels(const Shape& s, const float* sums, std::int64_t 
       if (added != nullptr) load(other, added + at);
       value += other;
       store(out + at, value);
+      // Lines of the tile to the right, which would be waited for one by one where no cache holds them.
+      __builtin_prefetch(out + at + Tile * s.results, 1);
     }
 }
 
