@@ -124,8 +124,7 @@ namespace {
 struct Costs {
   std::int64_t transform;      ///< an element put into or taken out of the tiles
   std::int64_t weight;         ///< a transformed weight from a cache
-  std::int64_t far_weight;     ///< from memory
-  std::int64_t large_weight;   ///< of more of them than a third-level cache holds
+  std::int64_t far_weight;     ///< from memory, or of more than a third-level cache holds
   std::int64_t direct_weight;  ///< a weight of the direct algorithm
   std::int64_t direct_call;
 };
@@ -142,27 +141,15 @@ bool multiplies_fast() {
 /// over the sizes there.
 Costs costs_of_ours() {
   if (multiplies_fast())
-    return {.transform = 4,
-            .weight = 5,
-            .far_weight = 9,
-            .large_weight = 14,
-            .direct_weight = 35,
-            .direct_call = 250'000};
-  return {.transform = 4,
-          .weight = 3,
-          .far_weight = 8,
-          .large_weight = 10,
-          .direct_weight = 30,
-          .direct_call = 150'000};
+    return {
+        .transform = 4, .weight = 5, .far_weight = 9, .direct_weight = 35, .direct_call = 250'000};
+  return {
+      .transform = 4, .weight = 3, .far_weight = 8, .direct_weight = 30, .direct_call = 150'000};
 }
 
 /// Of oneDNN's kernel, measured on the Xeon.
-constexpr Costs kCostsOfOneDnn{.transform = 26,
-                               .weight = 24,
-                               .far_weight = 24,
-                               .large_weight = 24,
-                               .direct_weight = 0,
-                               .direct_call = 0};
+constexpr Costs kCostsOfOneDnn{
+    .transform = 26, .weight = 24, .far_weight = 24, .direct_weight = 0, .direct_call = 0};
 
 /// For elements that oneDNN puts into another order.
 std::int64_t cost_of_reorders(const Problem& problem, std::int64_t weights) {
@@ -190,10 +177,8 @@ Algorithm algorithm_for(const Problem& problem, std::int64_t bytes) {
   const Costs costs = ours ? costs_of_ours() : kCostsOfOneDnn;
   const std::int64_t in = rounded_up(problem.x[1], kVector);
   const std::int64_t out = rounded_up(problem.result[1], kVector);
-  const bool is_large = in * out >= kLargeWeights;
-  const std::int64_t weight = is_large               ? costs.large_weight
-                              : bytes > kCachedBytes ? costs.far_weight
-                                                     : costs.weight;
+  const bool is_far = bytes > kCachedBytes || in * out >= kLargeWeights;
+  const std::int64_t weight = is_far ? costs.far_weight : costs.weight;
   const auto cost_in_tiles = [&](std::int64_t tile) {
     const std::int64_t tiles = tiles_of(problem, tile);
     return (tile + 2) * (tile + 2) *

@@ -42,15 +42,17 @@ constexpr int kRestRows = 4;
 constexpr std::int64_t kPartDepth = 128;
 constexpr std::int64_t kLine = 64;
 /// Of what a block of tiles becomes: it stays in a second-level cache beside the panels.
-constexpr std::int64_t kBlockBytes = std::int64_t{800} << 10;
+constexpr std::int64_t kBlockBytes = std::int64_t{1200} << 10;
+/// The same beside weights of so many bytes, all of which each block reads from a third-level cache or from memory: fewer blocks.
+constexpr std::int64_t kLargeBlockBytes = 2 * kBlockBytes;
+constexpr std::int64_t kFarWeightBytes = std::int64_t{8} << 20;
 /// Elements between what a block becomes at one point and at the next: the points of a tile would share sets of the first-level cache.
 constexpr std::int64_t kApart = 16;
 
 // Everything is inlined into a function for each instruction set: nothing else runs them.
 #define HEDDLE_INLINE [[gnu::always_inline]] inline
 #define HEDDLE_AVX2 [[gnu::target("avx2,fma")]]
-#define HEDDLE_AVX512 \
-  [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512")]]
+#define HEDDLE_AVX512 [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512")]]
 
 template <typename Vector>
 HEDDLE_INLINE void load(Vector& v, const float* at) {
@@ -105,8 +107,10 @@ struct Shape {
   /// Of a block, a multiple of kRestRows.
   std::int64_t block() const {
     const std::int64_t each = points_of(tile) * (channels + filled) * 4;
+    const bool is_far = points_of(tile) * channels * filled * 4 >= kFarWeightBytes;
+    const std::int64_t bytes = is_far ? kLargeBlockBytes : kBlockBytes;
     const std::int64_t most =
-        std::max<std::int64_t>(kRestRows, kBlockBytes / each / kRestRows * kRestRows);
+        std::max<std::int64_t>(kRestRows, bytes / each / kRestRows * kRestRows);
     return std::min(most, (tiles() + kRestRows - 1) / kRestRows * kRestRows);
   }
   /// From a point of a block to the next, in its transformed elements and in its sums.
