@@ -1,4 +1,4 @@
-// F(4x4, 3x3) and F(2x2, 3x3) of each edge, against sums in double precision.
+// F(4x4, 3x3), F(2x2, 3x3), F(4, 3) and F(2, 5) of each edge, against sums in double precision.
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -17,15 +17,15 @@ using tests::random_floats;
 
 struct Case {
   std::int64_t batch, height, width, channels, results;
-  Ints low{1, 1}, high{1, 1};
+  Ints low{1, 1}, high{1, 1}, kernel{3, 3};
   bool biased = true, adds = false, in_place = false;
   std::int64_t panels = 0;  ///< that a call computes; 0: all
 
   Problem problem() const {
-    const std::int64_t rows = height + low[0] + high[0] - 2;
-    const std::int64_t columns = width + low[1] + high[1] - 2;
+    const std::int64_t rows = height + low[0] + high[0] - kernel[0] + 1;
+    const std::int64_t columns = width + low[1] + high[1] - kernel[1] + 1;
     return {.x = {batch, channels, height, width},
-            .weights = {results, channels, 3, 3},
+            .weights = {results, channels, kernel[0], kernel[1]},
             .result = {batch, results, rows, columns},
             .has_bias = biased,
             .strides = {1, 1},
@@ -55,14 +55,15 @@ struct Data {
 double element(const Problem& p, const Data& d, std::int64_t n, std::int64_t i, std::int64_t j,
                std::int64_t m) {
   double sum = p.has_bias ? d.bias[static_cast<std::size_t>(m)] : 0;
-  for (std::int64_t tap = 0; tap < 9; ++tap) {
-    const std::int64_t y = i + tap / 3 - p.pads_low[0];
-    const std::int64_t z = j + tap % 3 - p.pads_low[1];
+  const std::int64_t taps = p.weights[2] * p.weights[3];
+  for (std::int64_t tap = 0; tap < taps; ++tap) {
+    const std::int64_t y = i + tap / p.weights[3] - p.pads_low[0];
+    const std::int64_t z = j + tap % p.weights[3] - p.pads_low[1];
     if (y < 0 || y >= p.x[2] || z < 0 || z >= p.x[3]) continue;
     for (std::int64_t c = 0; c < p.x[1]; ++c)
       sum += static_cast<double>(
                  d.x[static_cast<std::size_t>(((n * p.x[2] + y) * p.x[3] + z) * p.x[1] + c)]) *
-             d.weights[static_cast<std::size_t>((m * p.x[1] + c) * 9 + tap)];
+             d.weights[static_cast<std::size_t>((m * p.x[1] + c) * taps + tap)];
   }
   return sum;
 }
@@ -113,10 +114,13 @@ void expect_right(const Case& c, const WinogradKernel& kernel) {
 
 void expect_right(const Case& c) {
   for (const WinogradIsa isa : winograd_isas())
-    for (const std::int64_t tile : {kWinogradTile, kSmallTile}) {
+    for (const Algorithm algorithm : {Algorithm::Winograd, Algorithm::SmallWinograd}) {
+      const auto form = form_of(c.problem(), algorithm);
+      if (!form) continue;
       SCOPED_TRACE(isa == WinogradIsa::Avx512 ? "AVX-512" : "AVX2");
-      SCOPED_TRACE("tiles of " + std::to_string(tile));
-      expect_right(c, {tile, isa});
+      SCOPED_TRACE(std::to_string(form->across) + " across, " + std::to_string(form->taps_across) +
+                   " taps");
+      expect_right(c, {*form, isa});
     }
 }
 
@@ -137,6 +141,72 @@ TEST(Winograd, OfEveryPadding) {
                     .results = 16,
                     .low = low,
                     .high = high});
+}
+
+/// Kernels of a row: along each length, padding of each side, several rows and images.
+TEST(Winograd, AlongRows) {
+  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  for (const std::int64_t taps : {3, 5}) {
+    const Case row{.batch = 1,
+                   .height = 1,
+                   .width = 9,
+                   .channels = 16,
+                   .results = 32,
+                   .low = {0, taps / 2},
+                   .high = {0, taps / 2},
+                   .kernel = {1, taps}};
+    for (const std::int64_t width : {1, 2, 3, 4, 5, 8, 10, 33}) {
+      Case c = row;
+      c.width = width;
+      expect_right(c);
+    }
+    for (std::int64_t low = 0; low < taps; ++low)
+      for (std::int64_t high = 0; high < taps; ++high) {
+        Case c = row;
+        c.low[1] = low;
+        c.high[1] = high;
+        expect_right(c);
+      }
+    Case many = row;
+    many.batch = 2;
+    many.height = 11;
+    many.width = 30;
+    many.results = 72;
+    many.adds = many.in_place = true;
+    expect_right(many);
+    many.panels = 1;
+    expect_right(many);
+    many.width = 700;
+    many.channels = 144;
+    expect_right(many);
+  }
+}
+
+/// A kernel of another size, or down a column, or with rows beyond the edge, has no tiles of ours.
+TEST(Winograd, FitsKernelsOfThreeAndFive) {
+  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  const auto fits = [](Ints kernel, Ints low, std::int64_t channels = 16) {
+    return fits_winograd(Case{.batch = 1,
+                              .height = 9,
+                              .width = 9,
+                              .channels = channels,
+                              .results = 32,
+                              .low = std::move(low),
+                              .high = {0, 0},
+                              .kernel = std::move(kernel)}
+                             .problem());
+  };
+  EXPECT_TRUE(fits({3, 3}, {1, 1}));
+  EXPECT_TRUE(fits({3, 3}, {1, 1}, 20)) << "by the library";
+  EXPECT_FALSE(fits({3, 3}, {1, 2}));
+  EXPECT_TRUE(fits({1, 3}, {0, 2}));
+  EXPECT_TRUE(fits({1, 5}, {0, 4}));
+  EXPECT_FALSE(fits({1, 5}, {0, 5}));
+  EXPECT_FALSE(fits({1, 5}, {0, 2}, 20));
+  EXPECT_FALSE(fits({1, 3}, {1, 1}));
+  EXPECT_FALSE(fits({1, 4}, {0, 1}));
+  EXPECT_FALSE(fits({3, 1}, {1, 0}));
+  EXPECT_FALSE(fits({5, 5}, {1, 1}));
 }
 
 /// Panels of 4, 3, 2 and 1 vectors (of AVX2 2), several of them, and a depth in one part and in several.

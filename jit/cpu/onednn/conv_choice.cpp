@@ -18,6 +18,7 @@ std::optional<LibraryChoice> choice_of(const Problem& problem, const LibraryWays
   if (!fits_winograd(problem)) return {};
   LibraryChoice choice{.ways = kWays, .sizes = problem.result};
   choice.sizes.push_back(problem.x[1]);
+  choice.sizes.insert(choice.sizes.end(), problem.weights.end() - 2, problem.weights.end());
   choice.sizes.push_back(std::min(ways.bytes, LibraryWays::kManyBytes) >> 20);
   const std::optional<std::uint32_t> measured =
       ways.verdicts == nullptr ? std::nullopt : ways.verdicts->find(choice);

@@ -85,7 +85,7 @@ class Tiles {
   Tiles(const Problem& problem, Algorithm algorithm, const FixedWeights& weights,
         std::optional<Panels> panels)
       : problem_(problem),
-        kernel_{.tile = tile_of(algorithm)},
+        kernel_{.form = *form_of(problem, algorithm)},
         weights_(winograd_weights_of(problem, kernel_, weights)),
         panels_(panels) {}
 
@@ -239,9 +239,9 @@ class Convolution final : public BoundLibraryCall {
   void choose(std::optional<LibraryChoice> choice) {
     choice_ = std::move(choice);
     algorithm_ = choice_ ? Algorithm{static_cast<std::uint8_t>(choice_->way)} : Algorithm::Direct;
-    // The library knows no small tiles.
-    if (algorithm_ == Algorithm::SmallWinograd && !has_winograd(problem_))
-      algorithm_ = Algorithm::Direct;
+    // The library knows tiles of 4 x 4 alone.
+    const auto form = form_of(problem_, algorithm_);
+    if (!form || (*form != kTiles4 && !has_winograd(problem_))) algorithm_ = Algorithm::Direct;
   }
 
   /// Takes operations on channels from the front of the epilogue into the weights and the bias.

@@ -370,9 +370,12 @@ void Primitive::run(void* x, void* given_weights, void* bias, void* out, void* s
 
 /// What transform_weights() computes, and from what: to be changed with it.
 std::string name_of_weights(const WinogradKernel& kernel) {
-  const std::string tile = std::to_string(kernel.tile);
-  return "F(" + tile + "x" + tile + ", 3x3) version 1, instruction set " +
-         std::to_string(static_cast<int>(kernel.isa));
+  const auto sizes = [](std::int64_t down, std::int64_t across) {
+    return std::to_string(down) + "x" + std::to_string(across);
+  };
+  const TileForm& form = kernel.form;
+  return "F(" + sizes(form.down, form.across) + ", " + sizes(form.taps_down, form.taps_across) +
+         ") version 2, instruction set " + std::to_string(static_cast<int>(kernel.isa));
 }
 
 std::shared_ptr<const float> winograd_weights_of(const Problem& problem,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
+#include <limits>
 #include <numeric>
 
 #include "jit/cpu/onednn/winograd.h"
@@ -109,13 +111,27 @@ Problem problem_of(const LibraryCall& call, std::span<const LibraryOperand> oper
   return problem;
 }
 
-bool fits_winograd(const Problem& problem) {
-  const auto at_most_one = [](const Ints& list) {
-    return std::ranges::all_of(list, [](std::int64_t v) { return v <= 1; });
+std::optional<TileForm> form_of(const Problem& problem, Algorithm algorithm) {
+  if (!is_winograd(algorithm) || problem.weights.size() != 4) return std::nullopt;
+  const auto find = [&](std::initializer_list<TileForm> forms) -> std::optional<TileForm> {
+    for (const TileForm& form : forms)
+      if (problem.weights[2] == form.taps_down && problem.weights[3] == form.taps_across)
+        return form;
+    return std::nullopt;
   };
-  return problem.channels_last && problem.weights.size() == 4 && problem.weights[2] == 3 &&
-         problem.weights[3] == 3 && all(problem.strides, 1) && all(problem.dilations, 0) &&
-         at_most_one(problem.pads_low) && at_most_one(problem.pads_high);
+  return algorithm == Algorithm::Winograd ? find({kTiles4, kRowTiles3, kRowTiles5})
+                                          : find({kTiles2});
+}
+
+bool fits_winograd(const Problem& problem) {
+  const auto form = form_of(problem, Algorithm::Winograd);
+  if (!form || !problem.channels_last || !all(problem.strides, 1) || !all(problem.dilations, 0))
+    return false;
+  const bool is_square = *form == kTiles4;
+  const auto fits = [&](const Ints& pads) {
+    return is_square ? pads[0] <= 1 && pads[1] <= 1 : pads[0] == 0 && pads[1] < form->taps_across;
+  };
+  return fits(problem.pads_low) && fits(problem.pads_high) && (is_square || has_winograd(problem));
 }
 
 namespace {
@@ -160,9 +176,9 @@ std::int64_t cost_of_reorders(const Problem& problem, std::int64_t weights) {
 }
 
 /// Of Winograd's algorithm.
-std::int64_t tiles_of(const Problem& problem, std::int64_t tile) {
-  return problem.result[0] * (rounded_up(problem.result[2], tile) / tile) *
-         (rounded_up(problem.result[3], tile) / tile);
+std::int64_t tiles_of(const Problem& problem, const TileForm& form) {
+  return problem.result[0] * (rounded_up(problem.result[2], form.down) / form.down) *
+         (rounded_up(problem.result[3], form.across) / form.across);
 }
 
 }  // namespace
@@ -179,20 +195,22 @@ Algorithm algorithm_for(const Problem& problem, std::int64_t bytes) {
   const std::int64_t out = rounded_up(problem.result[1], kVector);
   const bool is_far = bytes > kCachedBytes || in * out >= kLargeWeights;
   const std::int64_t weight = is_far ? costs.far_weight : costs.weight;
-  const auto cost_in_tiles = [&](std::int64_t tile) {
-    const std::int64_t tiles = tiles_of(problem, tile);
-    return (tile + 2) * (tile + 2) *
+  const auto cost_in_tiles = [&](Algorithm algorithm) {
+    const auto form = form_of(problem, algorithm);
+    if (!form) return std::numeric_limits<std::int64_t>::max();
+    const std::int64_t tiles = tiles_of(problem, *form);
+    return form->points() *
            (tiles * in * out + costs.transform * tiles * (in + out) + weight * in * out);
   };
   const std::int64_t winograd =
-      cost_in_tiles(kWinogradTile) + (ours ? 0 : cost_of_reorders(problem, in * out));
+      cost_in_tiles(Algorithm::Winograd) + (ours ? 0 : cost_of_reorders(problem, in * out));
   // The direct kernel multiplies whole vectors too.
   const std::int64_t results = ours ? out : problem.result[1];
-  const std::int64_t direct =
-      (positions_of(problem) + costs.direct_weight) * problem.x[1] * results * 9 +
-      costs.direct_call;
+  const std::int64_t direct = (positions_of(problem) + costs.direct_weight) * problem.x[1] *
+                                  results * (problem.weights[2] * problem.weights[3]) +
+                              costs.direct_call;
   const std::int64_t most = direct / 8 * 7;
-  if (const std::int64_t small = cost_in_tiles(kSmallTile); ours && small < winograd)
+  if (const std::int64_t small = cost_in_tiles(Algorithm::SmallWinograd); ours && small < winograd)
     return small < most ? Algorithm::SmallWinograd : Algorithm::Direct;
   return winograd < most ? Algorithm::Winograd : Algorithm::Direct;
 }
@@ -224,8 +242,9 @@ std::int64_t parts_by_channels(const Problem& problem, Algorithm algorithm, int 
   const Costs costs = costs_of_ours();
   // A part by channels also reads all of x, most of it from other cores' caches.
   constexpr std::int64_t kFarElements = 13;
-  const bool pays = costs.far_weight * problem.result[1] >
-                    kFarElements * costs.transform * tiles_of(problem, tile_of(algorithm));
+  const bool pays =
+      costs.far_weight * problem.result[1] >
+      kFarElements * costs.transform * tiles_of(problem, *form_of(problem, algorithm));
   return threads > 1 && problem.result[0] == 1 && even && pays ? threads : 0;
 }
 
@@ -240,7 +259,9 @@ Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool reside
   while (axis + 1 < problem.result.size() && problem.result[axis] == 1 && problem.x[axis] == 1)
     axis = axis == 0 ? 2 : axis + 1;
   const bool divides = problem.channels_last && axis < problem.result.size();
-  const std::int64_t unit = axis == 0 ? 1 : tile_of(algorithm);
+  std::int64_t unit = 1;
+  if (const auto form = form_of(problem, algorithm); form && axis != 0)
+    unit = axis == 2 ? form->down : form->across;
   const std::int64_t least = axis == 0 ? 1 : std::max(least_slices(problem, axis), unit);
   const std::int64_t most = divides ? std::max<std::int64_t>(1, problem.result[axis] / least) : 1;
   std::int64_t wanted = threads;

@@ -30,27 +30,37 @@ Problem problem_of(const LibraryCall& call, std::span<const LibraryOperand> oper
 /// How a convolution is computed.
 enum class Algorithm : std::uint8_t {
   Direct,
-  Winograd,       ///< Winograd's, in tiles of 4 x 4
-  SmallWinograd,  ///< in tiles of 2 x 2: more products, and half the weights
+  Winograd,       ///< Winograd's
+  SmallWinograd,  ///< in smaller tiles: more products, and half the weights
 };
 
-/// Rows and columns of a tile of Winograd's F(4x4, 3x3), and of F(2x2, 3x3).
-inline constexpr std::int64_t kWinogradTile = 4;
-inline constexpr std::int64_t kSmallTile = 2;
-
 constexpr bool is_winograd(Algorithm algorithm) { return algorithm != Algorithm::Direct; }
-/// Rows and columns that a part of the result is a multiple of.
-constexpr std::int64_t tile_of(Algorithm algorithm) {
-  return algorithm == Algorithm::Winograd        ? kWinogradTile
-         : algorithm == Algorithm::SmallWinograd ? kSmallTile
-                                                 : 1;
-}
 
-/// Whether Winograd's algorithm computes `problem`: a 3 x 3 kernel with channels last that moves by one element.
+/// Winograd's F(down x across, taps): the part of the result that a tile is, and the kernel.
+struct TileForm {
+  std::int64_t down, across;
+  std::int64_t taps_down, taps_across;
+
+  /// Rows and columns of x that a tile reads, which become as many points.
+  constexpr std::int64_t in_down() const { return down + taps_down - 1; }
+  constexpr std::int64_t in_across() const { return across + taps_across - 1; }
+  constexpr std::int64_t points() const { return in_down() * in_across(); }
+  friend constexpr bool operator==(const TileForm&, const TileForm&) = default;
+};
+inline constexpr TileForm kTiles4{4, 4, 3, 3};
+inline constexpr TileForm kTiles2{2, 2, 3, 3};
+inline constexpr TileForm kRowTiles3{1, 4, 1, 3};
+inline constexpr TileForm kRowTiles5{1, 2, 1, 5};
+
+/// That of `algorithm` for a kernel of these sizes; nothing: there is none.
+std::optional<TileForm> form_of(const Problem& problem, Algorithm algorithm);
+
+/// Whether Winograd's algorithm computes `problem`: a kernel of 3 x 3, or by a kernel of ours of 1 x 3 or 1 x 5, with channels last, that
+/// moves by one element.
 bool fits_winograd(const Problem& problem);
 
-/// The fastest, by a model of their costs: Winograd's algorithm does 36 products for each 16 x 9 of the direct one, or 16 for each 4 x 9,
-/// and pays for its transforms and for weights that are 36 or 16 for each 9.
+/// The fastest, by a model of their costs: Winograd's algorithm does 36 products for each 16 x 9 of the direct one, or 16 for each 4 x 9 (6
+/// for each 4 x 3, or 2 x 5, along a row), and pays for its transforms and for weights that are 36 or 16 for each 9.
 ///
 /// Direct where the others do not fit, and no small tiles but by a kernel of ours (has_winograd()); the weights must be fixed.
 ///

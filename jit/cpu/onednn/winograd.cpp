@@ -33,9 +33,6 @@ struct Avx2 {
 constexpr std::int64_t kChannels = 16;
 /// Channels of the result come in multiples of this: the last vector of them is a half, or whole.
 constexpr std::int64_t kResults = 8;
-/// Rows and columns of x that a tile reads, which become as many points.
-constexpr std::int64_t in_of(std::int64_t tile) { return tile + 2; }
-constexpr std::int64_t points_of(std::int64_t tile) { return in_of(tile) * in_of(tile); }
 /// Tiles are multiplied by kRows at a time, or by this many, so that any multiple of it comes out even.
 constexpr int kRestRows = 4;
 /// Channels of a part of a panel: 32 KiB.
@@ -68,7 +65,8 @@ struct Shape {
   std::int64_t rows, columns, results;          ///< of the result
   std::int64_t filled;     ///< its channels, with those that fill the last panel up
   std::int64_t top, left;  ///< padding
-  std::int64_t tile, tiles_down, tiles_across, panel, panels;
+  TileForm form;
+  std::int64_t tiles_down, tiles_across, panel, panels;
   std::int64_t first_panel, last_panel;  ///< those that are computed
 
   Shape(const Problem& p, const WinogradKernel& kernel, std::optional<Panels> some = {})
@@ -82,9 +80,9 @@ struct Shape {
         filled((results + kChannels - 1) / kChannels * kChannels),
         top(p.pads_low[0]),
         left(p.pads_low[1]),
-        tile(kernel.tile),
-        tiles_down((rows + tile - 1) / tile),
-        tiles_across((columns + tile - 1) / tile),
+        form(kernel.form),
+        tiles_down((rows + form.down - 1) / form.down),
+        tiles_across((columns + form.across - 1) / form.across),
         panel(widest_panel(filled, kernel.isa)),
         panels(filled / panel),
         first_panel(some ? some->begin : 0),
@@ -106,8 +104,8 @@ struct Shape {
   std::int64_t tiles() const { return tiles_down * tiles_across; }
   /// Of a block, a multiple of kRestRows.
   std::int64_t block() const {
-    const std::int64_t each = points_of(tile) * (channels + filled) * 4;
-    const bool is_far = points_of(tile) * channels * filled * 4 >= kFarWeightBytes;
+    const std::int64_t each = form.points() * (channels + filled) * 4;
+    const bool is_far = form.points() * channels * filled * 4 >= kFarWeightBytes;
     const std::int64_t bytes = is_far ? kLargeBlockBytes : kBlockBytes;
     const std::int64_t most =
         std::max<std::int64_t>(kRestRows, bytes / each / kRestRows * kRestRows);
@@ -118,19 +116,22 @@ struct Shape {
   std::int64_t sum_step() const { return block() * filled + kApart; }
 };
 
-/// B^T of a tile of `Tile` rows times the elements of `v`, `step` apart.
-template <std::int64_t Tile, typename Vector>
+/// B^T of `Points` points times the elements of `v`, `step` apart.
+template <std::int64_t Points, typename Vector>
 HEDDLE_INLINE void transform_in(Vector* v, std::int64_t step) {
-  const Vector v0 = v[0];
-  const Vector v1 = v[step];
-  const Vector v2 = v[2 * step];
-  const Vector v3 = v[3 * step];
-  if constexpr (Tile == kSmallTile) {
-    v[0] = v0 - v2;
+  static_assert(Points == 1 || Points == 4 || Points == 6);
+  if constexpr (Points == 4) {
+    const Vector v1 = v[step];
+    const Vector v2 = v[2 * step];
+    v[0] = v[0] - v2;
     v[step] = v1 + v2;
     v[2 * step] = v2 - v1;
-    v[3 * step] = v1 - v3;
-  } else {
+    v[3 * step] = v1 - v[3 * step];
+  } else if constexpr (Points == 6) {
+    const Vector v0 = v[0];
+    const Vector v1 = v[step];
+    const Vector v2 = v[2 * step];
+    const Vector v3 = v[3 * step];
     const Vector v4 = v[4 * step];
     const Vector v5 = v[5 * step];
     const Vector even = v4 - 4.0f * v2;
@@ -146,12 +147,15 @@ HEDDLE_INLINE void transform_in(Vector* v, std::int64_t step) {
   }
 }
 
-/// A^T times the elements of `v`, into its first `Tile`.
-template <std::int64_t Tile, typename Vector>
+/// A^T of `Points` points times the elements of `v`, into its first `Count`.
+template <std::int64_t Count, std::int64_t Points, typename Vector>
 HEDDLE_INLINE void transform_out(Vector* v, std::int64_t step) {
+  static_assert(Points == 1 || (Points == 4 && Count == 2) ||
+                (Points == 6 && (Count == 2 || Count == 4)));
+  if constexpr (Points == 1) return;
   const Vector sum = v[step] + v[2 * step];
   const Vector difference = v[step] - v[2 * step];
-  if constexpr (Tile == kSmallTile) {
+  if constexpr (Points == 4) {
     v[0] = v[0] + sum;
     v[step] = difference - v[3 * step];
   } else {
@@ -159,45 +163,50 @@ HEDDLE_INLINE void transform_out(Vector* v, std::int64_t step) {
     const Vector difference2 = v[3 * step] - v[4 * step];
     v[0] = v[0] + sum + sum2;
     v[step] = difference + 2.0f * difference2;
-    v[2 * step] = sum + 4.0f * sum2;
-    v[3 * step] = difference + 8.0f * difference2 + v[5 * step];
+    if constexpr (Count == 2) {
+      v[step] += v[5 * step];
+    } else {
+      v[2 * step] = sum + 4.0f * sum2;
+      v[3 * step] = difference + 8.0f * difference2 + v[5 * step];
+    }
   }
 }
 
 /// Tile `tile` of the image `x` to tile `slot` of `points` [points, block, channels], `step` from point to point. What the tile to the right reads is fetched meanwhile.
-template <typename Isa, std::int64_t Tile>
+template <typename Isa, TileForm Form>
 HEDDLE_INLINE void bring(const Shape& s, const float* x, const float* zeros, std::int64_t tile,
                          std::int64_t slot, std::int64_t step, float* points) {
-  constexpr std::int64_t kIn = in_of(Tile);
-  constexpr std::int64_t kPoints = points_of(Tile);
-  const std::int64_t y = tile / s.tiles_across * Tile - s.top;
-  const std::int64_t z = tile % s.tiles_across * Tile - s.left;
-  std::array<const float*, kPoints> from;
-  for (std::int64_t i = 0; i < kIn; ++i)
-    for (std::int64_t j = 0; j < kIn; ++j) {
+  constexpr std::int64_t kDown = Form.in_down();
+  constexpr std::int64_t kAcross = Form.in_across();
+  const std::int64_t y = tile / s.tiles_across * Form.down - s.top;
+  const std::int64_t z = tile % s.tiles_across * Form.across - s.left;
+  std::array<const float*, Form.points()> from;
+  for (std::int64_t i = 0; i < kDown; ++i)
+    for (std::int64_t j = 0; j < kAcross; ++j) {
       const bool inside = y + i >= 0 && y + i < s.height && z + j >= 0 && z + j < s.width;
-      from[static_cast<std::size_t>(i * kIn + j)] =
+      from[static_cast<std::size_t>(i * kAcross + j)] =
           inside ? x + ((y + i) * s.width + z + j) * s.channels : zeros;
     }
-  const std::int64_t right = Tile * s.channels;
+  const std::int64_t right = Form.across * s.channels;
   for (std::int64_t c = 0; c < s.channels; c += Isa::kLanes) {
-    typename Isa::Vector v[kPoints];
+    typename Isa::Vector v[Form.points()];
 #pragma GCC unroll 6
-    for (std::int64_t j = 0; j < kIn; ++j) {
+    for (std::int64_t j = 0; j < kAcross; ++j) {
 #pragma GCC unroll 6
-      for (std::int64_t i = 0; i < kIn; ++i) {
-        const float* at = from[static_cast<std::size_t>(i * kIn + j)] + c;
-        load(v[i * kIn + j], at);
-        if (j >= kIn - Tile) __builtin_prefetch(at + right);
+      for (std::int64_t i = 0; i < kDown; ++i) {
+        const float* at = from[static_cast<std::size_t>(i * kAcross + j)] + c;
+        load(v[i * kAcross + j], at);
+        if (j >= kAcross - Form.across) __builtin_prefetch(at + right);
       }
-      transform_in<Tile>(v + j, kIn);
+      transform_in<kDown>(v + j, kAcross);
     }
     float* to = points + slot * s.channels + c;
 #pragma GCC unroll 6
-    for (std::int64_t i = 0; i < kIn; ++i) {
-      transform_in<Tile>(v + i * kIn, 1);
+    for (std::int64_t i = 0; i < kDown; ++i) {
+      transform_in<kAcross>(v + i * kAcross, 1);
 #pragma GCC unroll 6
-      for (std::int64_t j = 0; j < kIn; ++j) store(to + (i * kIn + j) * step, v[i * kIn + j]);
+      for (std::int64_t j = 0; j < kAcross; ++j)
+        store(to + (i * kAcross + j) * step, v[i * kAcross + j]);
     }
   }
 }
@@ -274,7 +283,7 @@ HEDDLE_INLINE void multiply_panels(const Shape& s, const float* points, const fl
                                    std::int64_t count, float* sums) {
   const std::int64_t point_step = s.point_step();
   const std::int64_t sum_step = s.sum_step();
-  for (std::int64_t k = 0; k < points_of(s.tile); ++k)
+  for (std::int64_t k = 0; k < s.form.points(); ++k)
     for (std::int64_t n = s.first_panel; n < s.last_panel; ++n)
       multiply_panel<Isa, Vectors>(s, points + k * point_step,
                                    weights + (k * s.panels + n) * s.channels * s.panel, count,
@@ -283,55 +292,58 @@ HEDDLE_INLINE void multiply_panels(const Shape& s, const float* points, const fl
 
 /// The `Vector` of channels from `c` on of tile `slot` of `sums` [points, block, columns], `step` from point to point, to its place, of `down` x `across` positions,
 /// in an image; `added` and `out` at the first of them.
-template <typename Vector, std::int64_t Tile>
+template <typename Vector, TileForm Form>
 HEDDLE_INLINE void put_channels(const Shape& s, const float* sums, std::int64_t slot,
                                 std::int64_t step, std::int64_t c, std::int64_t down,
                                 std::int64_t across, const float* bias, const float* added,
                                 float* out) {
-  constexpr std::int64_t kIn = in_of(Tile);
-  Vector v[points_of(Tile)];
+  constexpr std::int64_t kDown = Form.in_down();
+  constexpr std::int64_t kAcross = Form.in_across();
+  Vector v[Form.points()];
   const float* from = sums + slot * s.filled + c;
 #pragma GCC unroll 6
-  for (std::int64_t j = 0; j < kIn; ++j) {
+  for (std::int64_t j = 0; j < kAcross; ++j) {
 #pragma GCC unroll 6
-    for (std::int64_t i = 0; i < kIn; ++i) load(v[i * kIn + j], from + (i * kIn + j) * step);
-    transform_out<Tile>(v + j, kIn);
+    for (std::int64_t i = 0; i < kDown; ++i)
+      load(v[i * kAcross + j], from + (i * kAcross + j) * step);
+    transform_out<Form.down, kDown>(v + j, kAcross);
   }
 #pragma GCC unroll 4
-  for (std::int64_t i = 0; i < Tile; ++i) transform_out<Tile>(v + i * kIn, 1);
+  for (std::int64_t i = 0; i < Form.down; ++i)
+    transform_out<Form.across, kAcross>(v + i * kAcross, 1);
   Vector shift{};
   if (bias != nullptr) load(shift, bias + c);
   for (std::int64_t i = 0; i < down; ++i)
     for (std::int64_t j = 0; j < across; ++j) {
       const std::int64_t at = (i * s.columns + j) * s.results + c;
-      Vector value = v[i * kIn + j] + shift;
+      Vector value = v[i * kAcross + j] + shift;
       Vector other{};
       if (added != nullptr) load(other, added + at);
       value += other;
       store(out + at, value);
       // Lines of the tile to the right, which would be waited for one by one where no cache holds them.
-      __builtin_prefetch(out + at + Tile * s.results, 1);
+      __builtin_prefetch(out + at + Form.across * s.results, 1);
     }
 }
 
 /// Tile `slot` of `sums` to its place in the image `out`.
-template <typename Isa, std::int64_t Tile>
+template <typename Isa, TileForm Form>
 HEDDLE_INLINE void put(const Shape& s, const float* sums, std::int64_t tile, std::int64_t slot,
                        std::int64_t step, const float* bias, const float* added, float* out) {
-  const std::int64_t y = tile / s.tiles_across * Tile;
-  const std::int64_t z = tile % s.tiles_across * Tile;
-  const std::int64_t down = std::min(Tile, s.rows - y);
-  const std::int64_t across = std::min(Tile, s.columns - z);
+  const std::int64_t y = tile / s.tiles_across * Form.down;
+  const std::int64_t z = tile % s.tiles_across * Form.across;
+  const std::int64_t down = std::min(Form.down, s.rows - y);
+  const std::int64_t across = std::min(Form.across, s.columns - z);
   const std::int64_t first = (y * s.columns + z) * s.results;
   out += first;
   if (added != nullptr) added += first;
   const std::int64_t last = s.last_result();
   std::int64_t c = s.first_result();
   for (; c + Isa::kLanes <= last; c += Isa::kLanes)
-    put_channels<typename Isa::Vector, Tile>(s, sums, slot, step, c, down, across, bias, added,
+    put_channels<typename Isa::Vector, Form>(s, sums, slot, step, c, down, across, bias, added,
                                              out);
   if (c < last)
-    put_channels<typename Isa::HalfVector, Tile>(s, sums, slot, step, c, down, across, bias, added,
+    put_channels<typename Isa::HalfVector, Form>(s, sums, slot, step, c, down, across, bias, added,
                                                  out);
 }
 
@@ -360,13 +372,13 @@ struct Buffers {
   float* zeros;
 };
 
-template <typename Isa, std::int64_t Tile>
+template <typename Isa, TileForm Form>
 HEDDLE_INLINE void run_tiles(const Shape& s, const float* x, const float* weights,
                              const float* bias, const float* added, float* out,
                              const Buffers& buffers, std::int64_t first, std::int64_t count) {
   const std::int64_t point_step = s.point_step();
   for (std::int64_t k = 0; k < count; ++k)
-    bring<Isa, Tile>(s, x, buffers.zeros, first + k, k, point_step, buffers.points);
+    bring<Isa, Form>(s, x, buffers.zeros, first + k, k, point_step, buffers.points);
   const std::int64_t whole = (count + kRestRows - 1) / kRestRows * kRestRows;
   const std::int64_t vectors = s.panel / Isa::kLanes;
   const auto multiply =
@@ -382,17 +394,21 @@ HEDDLE_INLINE void run_tiles(const Shape& s, const float* x, const float* weight
   }
   const std::int64_t sum_step = s.sum_step();
   for (std::int64_t k = 0; k < count; ++k)
-    put<Isa, Tile>(s, buffers.sums, first + k, k, sum_step, bias, added, out);
+    put<Isa, Form>(s, buffers.sums, first + k, k, sum_step, bias, added, out);
 }
 
 template <typename Isa>
 HEDDLE_INLINE void run_any(const Shape& s, const float* x, const float* weights, const float* bias,
                            const float* added, float* out, const Buffers& buffers,
                            std::int64_t first, std::int64_t count) {
-  if (s.tile == kSmallTile)
-    run_tiles<Isa, kSmallTile>(s, x, weights, bias, added, out, buffers, first, count);
-  else
-    run_tiles<Isa, kWinogradTile>(s, x, weights, bias, added, out, buffers, first, count);
+  const auto run = [&]<TileForm Form>() __attribute__((always_inline)) {
+    if (s.form == Form)
+      run_tiles<Isa, Form>(s, x, weights, bias, added, out, buffers, first, count);
+  };
+  run.template operator()<kTiles4>();
+  run.template operator()<kTiles2>();
+  run.template operator()<kRowTiles3>();
+  run.template operator()<kRowTiles5>();
 }
 
 HEDDLE_AVX512 void run_on_avx512(const Shape& s, const float* x, const float* weights,
@@ -407,57 +423,56 @@ HEDDLE_AVX2 void run_on_avx2(const Shape& s, const float* x, const float* weight
   run_any<Avx2>(s, x, weights, bias, added, out, buffers, first, count);
 }
 
-/// G of a tile of `Tile` rows times the three elements of `v`, `step` apart: elements of `out`, `out_step` apart.
-template <std::int64_t Tile, typename Doubles>
-HEDDLE_INLINE void transform_three(const Doubles* v, std::int64_t step, Doubles* out,
-                                   std::int64_t out_step) {
-  const Doubles ends = v[0] + v[2 * step];
-  if constexpr (Tile == kSmallTile) {
-    out[0] = v[0];
-    out[out_step] = 0.5 * (ends + v[step]);
-    out[2 * out_step] = 0.5 * (ends - v[step]);
-    out[3 * out_step] = v[2 * step];
-  } else {
-    constexpr double kSixth = 1.0 / 6;
-    const Doubles far = 0.25 * v[0] + v[2 * step];
-    const Doubles middle = 0.5 * v[step];
-    out[0] = 0.25 * v[0];
-    out[out_step] = -kSixth * (ends + v[step]);
-    out[2 * out_step] = -kSixth * (ends - v[step]);
-    out[3 * out_step] = kSixth * (far + middle);
-    out[4 * out_step] = kSixth * (far - middle);
-    out[5 * out_step] = v[2 * step];
+/// G of `Points` points times the `Taps` elements of `v`, `step` apart: elements of `out`, `out_step` apart.
+template <std::int64_t Taps, std::int64_t Points, typename Doubles>
+HEDDLE_INLINE void transform_taps(const Doubles* v, std::int64_t step, Doubles* out,
+                                  std::int64_t out_step) {
+  // A point's row holds its powers, times a factor that B^T leaves out; the last point is at infinity.
+  constexpr std::array<double, 5> kPoints{0, 1, -1, Points == 4 ? 0 : 2, -2};
+  constexpr std::array<double, 5> kFactors =
+      Points == 1   ? std::array<double, 5>{1}
+      : Points == 4 ? std::array<double, 5>{1, 0.5, 0.5}
+                    : std::array<double, 5>{1.0 / 4, -1.0 / 6, -1.0 / 6, 1.0 / 24, 1.0 / 24};
+  for (std::int64_t p = 0; p < std::max<std::int64_t>(1, Points - 1); ++p) {
+    const auto at = static_cast<std::size_t>(p);
+    Doubles sum = v[(Taps - 1) * step];
+    for (std::int64_t tap = Taps - 1; tap-- > 0;) sum = kPoints[at] * sum + v[tap * step];
+    out[p * out_step] = kFactors[at] * sum;
   }
+  if (Points > 1) out[(Points - 1) * out_step] = v[(Taps - 1) * step];
 }
 
-/// As many results as there are lanes at a time: their 3 x 3 weights of a channel, in double precision.
-template <typename Isa, std::int64_t Tile>
+/// As many results as there are lanes at a time: their weights of a channel, in double precision.
+template <typename Isa, TileForm Form>
 HEDDLE_INLINE void transform_all(const Shape& s, const float* weights, float* transformed) {
   using Doubles = typename Isa::Doubles;
   using Floats = typename Isa::HalfVector;
-  constexpr std::int64_t kIn = in_of(Tile);
+  constexpr std::int64_t kDown = Form.in_down();
+  constexpr std::int64_t kAcross = Form.in_across();
+  constexpr std::int64_t kTaps = Form.taps_down * Form.taps_across;
   constexpr std::int64_t kLanes = Isa::kLanes / 2;
   const std::int64_t step = s.panels * s.channels * s.panel;  // from a point to the next
   for (std::int64_t row = 0; row < s.panels * s.channels; ++row)
     for (std::int64_t column = 0; column < s.panel; column += kLanes) {
       const std::int64_t m = row / s.channels * s.panel + column;
       const std::int64_t c = row % s.channels;
-      alignas(64) float given[9][kLanes];
+      alignas(64) float given[kTaps][kLanes];
       for (std::int64_t lane = 0; lane < kLanes; ++lane)
-        for (std::int64_t k = 0; k < 9; ++k)
+        for (std::int64_t k = 0; k < kTaps; ++k)
           given[k][lane] =
-              m + lane < s.results ? weights[((m + lane) * s.channels + c) * 9 + k] : 0.0f;
-      Doubles w[9];
-      for (std::int64_t k = 0; k < 9; ++k)
+              m + lane < s.results ? weights[((m + lane) * s.channels + c) * kTaps + k] : 0.0f;
+      Doubles w[kTaps];
+      for (std::int64_t k = 0; k < kTaps; ++k)
         w[k] = __builtin_convertvector(*reinterpret_cast<const Floats*>(given[k]), Doubles);
-      Doubles half[kIn * 3];
-      for (std::int64_t j = 0; j < 3; ++j) transform_three<Tile>(w + j, 3, half + j, 3);
+      Doubles half[kDown * Form.taps_across];
+      for (std::int64_t j = 0; j < Form.taps_across; ++j)
+        transform_taps<Form.taps_down, kDown>(w + j, Form.taps_across, half + j, Form.taps_across);
       float* to = transformed + row * s.panel + column;
-      for (std::int64_t i = 0; i < kIn; ++i) {
-        Doubles points[kIn];
-        transform_three<Tile>(half + i * 3, 1, points, 1);
-        for (std::int64_t j = 0; j < kIn; ++j)
-          *reinterpret_cast<Floats*>(to + (i * kIn + j) * step) =
+      for (std::int64_t i = 0; i < kDown; ++i) {
+        Doubles points[kAcross];
+        transform_taps<Form.taps_across, kAcross>(half + i * Form.taps_across, 1, points, 1);
+        for (std::int64_t j = 0; j < kAcross; ++j)
+          *reinterpret_cast<Floats*>(to + (i * kAcross + j) * step) =
               __builtin_convertvector(points[j], Floats);
       }
     }
@@ -465,10 +480,13 @@ HEDDLE_INLINE void transform_all(const Shape& s, const float* weights, float* tr
 
 template <typename Isa>
 HEDDLE_INLINE void transform_any(const Shape& s, const float* weights, float* transformed) {
-  if (s.tile == kSmallTile)
-    transform_all<Isa, kSmallTile>(s, weights, transformed);
-  else
-    transform_all<Isa, kWinogradTile>(s, weights, transformed);
+  const auto transform = [&]<TileForm Form>() __attribute__((always_inline)) {
+    if (s.form == Form) transform_all<Isa, Form>(s, weights, transformed);
+  };
+  transform.template operator()<kTiles4>();
+  transform.template operator()<kTiles2>();
+  transform.template operator()<kRowTiles3>();
+  transform.template operator()<kRowTiles5>();
 }
 
 HEDDLE_AVX512 void transform_on_avx512(const Shape& s, const float* weights, float* transformed) {
@@ -504,7 +522,7 @@ bool has_winograd(const Problem& problem) {
 
 Ints winograd_weights(const Problem& problem, const WinogradKernel& kernel) {
   const Shape s(problem, kernel);
-  return {points_of(s.tile), s.panels, s.channels, s.panel};
+  return {s.form.points(), s.panels, s.channels, s.panel};
 }
 
 void transform_weights(const Problem& problem, const float* weights, float* transformed,
@@ -516,7 +534,7 @@ void transform_weights(const Problem& problem, const float* weights, float* tran
 
 std::int64_t winograd_scratch(const Problem& problem, const WinogradKernel& kernel) {
   const Shape s(problem, kernel);
-  return (points_of(s.tile) * (s.point_step() + s.sum_step()) + s.channels) * 4;
+  return (s.form.points() * (s.point_step() + s.sum_step()) + s.channels) * 4;
 }
 
 void run_winograd(const Problem& problem, const float* x, const float* transformed,
@@ -525,8 +543,8 @@ void run_winograd(const Problem& problem, const float* x, const float* transform
   const Shape s(problem, kernel, panels);
   const std::int64_t block = s.block();
   Buffers buffers{static_cast<float*>(scratch), nullptr, nullptr};
-  buffers.sums = buffers.points + points_of(s.tile) * s.point_step();
-  buffers.zeros = buffers.sums + points_of(s.tile) * s.sum_step();
+  buffers.sums = buffers.points + s.form.points() * s.point_step();
+  buffers.zeros = buffers.sums + s.form.points() * s.sum_step();
   std::fill_n(buffers.zeros, s.channels, 0.0f);
   for (std::int64_t n = 0; n < s.batch; ++n) {
     const std::int64_t image = n * s.rows * s.columns * s.results;
@@ -537,7 +555,7 @@ void run_winograd(const Problem& problem, const float* x, const float* transform
       const auto run = kernel.isa == WinogradIsa::Avx512 ? run_on_avx512 : run_on_avx2;
       run(s, from, transformed, bias, added == nullptr ? nullptr : added + image, out + image,
           buffers, first, count);
-      const std::int64_t now = std::min(s.rows, (first + count) / s.tiles_across * s.tile);
+      const std::int64_t now = std::min(s.rows, (first + count) / s.tiles_across * s.form.down);
       const std::int64_t end = first + count == s.tiles() ? s.rows : now;
       follow(s, image, complete, end, tail, out);
       complete = end;

@@ -1,4 +1,4 @@
-// Winograd's F(4x4, 3x3) and F(2x2, 3x3) on memory with the channels last.
+// Winograd's F(4x4, 3x3), F(2x2, 3x3), F(4, 3) and F(2, 5) on memory with the channels last.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ std::span<const WinogradIsa> winograd_isas();
 
 /// Which of the kernels: weights transformed for one are of use to that one alone.
 struct WinogradKernel {
-  std::int64_t tile = kWinogradTile;  ///< rows and columns: those of a tile_of()
+  TileForm form = kTiles4;
   WinogradIsa isa = winograd_isas().front();
 };
 
-/// Whether a kernel below runs `problem` here: a 3 x 3 convolution as algorithm_for() takes it, of multiples of 16
-/// channels to multiples of 8, on a processor that has an instruction set of theirs.
+/// Whether a kernel below runs `problem` here: a convolution as algorithm_for() takes it, of multiples of 16 channels to multiples of 8,
+/// on a processor that has an instruction set of theirs.
 bool has_winograd(const Problem& problem);
 
 /// Sizes of the transformed weights: [points of a tile, panels, channels of x, columns of a panel]. Zeros fill the columns up to multiples of 16.
 Ints winograd_weights(const Problem& problem, const WinogradKernel& kernel = {});
-/// `weights`: [m, c, 3, 3].
+/// `weights`: [m, c, taps down, taps across].
 void transform_weights(const Problem& problem, const float* weights, float* transformed,
                        const WinogradKernel& kernel = {});
 
