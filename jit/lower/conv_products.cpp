@@ -153,8 +153,9 @@ class ConvConverter {
         (suits(node.input(1).meta(), options_.vector_bytes <= kNarrowBytes || is_followed(node)) ||
          is_open(node)) &&
         !has_padding(node);
-    const bool in_place = !one_tap && (has_long_runs(node) || has_open_runs(node)) &&
-                          fixed_.contains(node.input(1).node);
+    const bool has_runs =
+        has_long_runs(node) || (has_open_runs(node) && !is_tiled_along_rows(node, options_));
+    const bool in_place = !one_tap && has_runs && fixed_.contains(node.input(1).node);
     if (!in_place && !is_fixed_data(*node.input(1).node)) return std::nullopt;
     if (!one_tap && !in_place && !is_bound_by_weights(node, options_)) return std::nullopt;
     ir::GraphBuilder& builder = rewriter.builder();

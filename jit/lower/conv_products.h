@@ -31,7 +31,7 @@ namespace heddle::jit {
 /// Where the sizes of the result are open, kernels of one element are products whatever their channels: the library makes code for
 /// each size that comes, a fifth of a millisecond for each convolution, and later calls take as long. So are kernels of several elements
 /// of a row by all channels of x, windows of which lie in one piece: rows that overlap (conv_windows.h). The library made code for 1 to
-/// 2.6 ms for each width (480 and 960 to 60 channels by 1 x 3), and later calls take as long.
+/// 2.6 ms for each width (480 and 960 to 60 channels by 1 x 3), and later calls take as long. Those that it computes in tiles need no code of their own.
 ///
 /// Convolutions of few channels to many, as images come, are no products: their weights are put in order for row_conv.h, which reads
 /// x where it lies and makes no code for each size. The library's, which read a copy with the channels last, took 1.05 to 1.2 times as

@@ -60,27 +60,52 @@ Ints channels_to_front(std::size_t rank) {
   return perm;
 }
 
-bool is_tiled(const Node& conv, const LowerOptions& options) {
-  constexpr std::int64_t kLeastPositions = 36;
-  constexpr std::int64_t kChannels = 16;  ///< it has a kernel for multiples of
+namespace {
+
+/// Whether the library has a kernel of tiles for the channels of `conv`, which moves by one element.
+bool may_be_tiled(const Node& conv, const LowerOptions& options) {
+  constexpr std::int64_t kChannels = 16;
   constexpr std::int64_t kResults = 8;
   constexpr std::int64_t kLeastVectorBytes = 32;
   const Dims& weights = conv.input(1).meta().sizes;
-  const Dims& result = conv.output().sizes;
-  const SymExpr positions = base::product(std::span(result).first(result.size() - 1));
   const auto is_multiple = [](const SymExpr& size, std::int64_t of) {
     return size.is_constant() && size.constant() % of == 0;
   };
+  const auto all_one = [&](const char* name) {
+    return std::ranges::all_of(conv.ints(name), [](std::int64_t v) { return v == 1; });
+  };
+  return options.vector_bytes >= kLeastVectorBytes && conv.integer("groups") == 1 &&
+         is_multiple(weights[0], kResults) && is_multiple(weights[1], kChannels) &&
+         all_one("strides") && all_one("dilations") && unit_of(conv, options).winograd &&
+         classify(conv, options) == NodeClass::Library;
+}
+
+}  // namespace
+
+bool is_tiled(const Node& conv, const LowerOptions& options) {
+  constexpr std::int64_t kLeastPositions = 36;
+  const Dims& weights = conv.input(1).meta().sizes;
+  const Dims& result = conv.output().sizes;
+  const SymExpr positions = base::product(std::span(result).first(result.size() - 1));
   const auto at_most_one = [&](const char* name) {
     return std::ranges::all_of(conv.ints(name), [](std::int64_t v) { return v <= 1; });
   };
-  return options.vector_bytes >= kLeastVectorBytes && conv.integer("groups") == 1 &&
-         weights.size() == 4 && weights[2].is_constant(3) && weights[3].is_constant(3) &&
-         is_multiple(weights[0], kResults) && is_multiple(weights[1], kChannels) &&
-         at_most_one("strides") && at_most_one("dilations") && at_most_one("pads_low") &&
-         at_most_one("pads_high") &&
+  return weights.size() == 4 && weights[2].is_constant(3) && weights[3].is_constant(3) &&
+         at_most_one("pads_low") && at_most_one("pads_high") &&
          (!positions.is_constant() || positions.constant() >= kLeastPositions) &&
-         unit_of(conv, options).winograd && classify(conv, options) == NodeClass::Library;
+         may_be_tiled(conv, options);
+}
+
+bool is_tiled_along_rows(const Node& conv, const LowerOptions& options) {
+  constexpr std::int64_t kFewChannels = 32;
+  const Dims& weights = conv.input(1).meta().sizes;
+  const auto axis = axis_of_runs(conv);
+  if (!axis || *axis != weights.size() - 2 || weights.size() > 4) return false;
+  const SymExpr& taps = weights.back();
+  const auto fits = [&](const char* name) { return conv.ints(name).back() < taps.constant(); };
+  return (taps.is_constant(3) || taps.is_constant(5)) && fits("pads_low") && fits("pads_high") &&
+         weights[0].constant() >= kFewChannels && weights[1].constant() >= kFewChannels &&
+         may_be_tiled(conv, options);
 }
 
 bool has_padding(const Node& conv) {

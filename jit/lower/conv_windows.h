@@ -45,6 +45,10 @@ ir::Value windows_in_place(ir::GraphBuilder& builder, const ir::Node& conv, ir::
 /// Fewer than 36 positions do not pay for their weights, 1.8 times as many or more.
 bool is_tiled(const ir::Node& conv, const LowerOptions& options);
 
+/// The same of a kernel of 3 or 5 elements along the last dimension, of 32 channels or more: tiles, which do half the products, are faster
+/// for any sizes of x, and no code is made for each of them.
+bool is_tiled_along_rows(const ir::Node& conv, const LowerOptions& options);
+
 /// The attributes of packed_int8_conv or packed_bf16_conv of the windows of `conv`, whose kernel's sizes are constant.
 ir::Attrs panel_conv_attrs(const ir::Node& conv);
 

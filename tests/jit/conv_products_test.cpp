@@ -189,6 +189,28 @@ TEST(ConvProducts, OfOpenSizesWithWindowsAlongRows) {
     }
 }
 
+/// But those that the library computes in tiles for sizes that come, without code for each.
+TEST(ConvProducts, LeavesTilesAlongRowsOfOpenSizes) {
+  const auto is_product = [](const Conv& conv, const jit::LowerOptions& options) {
+    GraphBuilder b("main");
+    const std::string channels = std::to_string(conv.sizes[1]);
+    b.output(emit(b, b.input(tensor(f32, {"s0", "2", "s1", channels.c_str()}), "x"), conv));
+    return std::ranges::count(ops_of(jit::convs_as_products(b.finish(), options)), "matmul") != 0;
+  };
+  const Conv tiled{.sizes = {64, 48, 1, 3}, .pads = {0, 1}};
+  EXPECT_FALSE(is_product(tiled, with_library()));
+  EXPECT_FALSE(is_product({.sizes = {64, 48, 1, 5}, .pads = {0, 2}}, with_library()));
+  EXPECT_TRUE(is_product({.sizes = {64, 48, 1, 4}, .pads = {0, 2}}, with_library()));
+  EXPECT_TRUE(is_product({.sizes = {64, 48, 1, 3}, .pads = {0, 3}}, with_library()));
+  EXPECT_TRUE(is_product({.sizes = {64, 48, 1, 3}, .strides = {1, 2}}, with_library()));
+  EXPECT_TRUE(is_product({.sizes = {60, 48, 1, 3}}, with_library()));
+  EXPECT_TRUE(is_product({.sizes = {64, 40, 1, 3}}, with_library()));
+  EXPECT_TRUE(is_product({.sizes = {24, 48, 1, 3}}, with_library()));
+  jit::LowerOptions options = with_library();
+  options.rest.winograd = false;
+  EXPECT_TRUE(is_product(tiled, options));
+}
+
 /// A convolution between permutes, from x [n, c, in…] to a result [n, m, out…].
 ir::Graph between_permutes(const ir::Dims& x, const Conv& conv, bool read_twice = false,
                            bool then_relu = false) {
