@@ -104,8 +104,8 @@ bool is_tiled_along_rows(const Node& conv, const LowerOptions& options) {
   const SymExpr& taps = weights.back();
   const auto fits = [&](const char* name) { return conv.ints(name).back() < taps.constant(); };
   return (taps.is_constant(3) || taps.is_constant(5)) && fits("pads_low") && fits("pads_high") &&
-         weights[0].constant() >= kFewChannels && weights[1].constant() >= kFewChannels &&
-         may_be_tiled(conv, options);
+         may_be_tiled(conv, options) && weights[0].constant() >= kFewChannels &&
+         weights[1].constant() >= kFewChannels;
 }
 
 bool has_padding(const Node& conv) {

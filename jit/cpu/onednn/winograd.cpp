@@ -172,7 +172,8 @@ HEDDLE_INLINE void transform_out(Vector* v, std::int64_t step) {
   }
 }
 
-/// Tile `tile` of the image `x` to tile `slot` of `points` [points, block, channels], `step` from point to point. What the tile to the right reads is fetched meanwhile.
+/// Tile `tile` of the image `x` to tile `slot` of `points` [points, block, channels], `step` from point to point. What the tile to the
+/// right reads is fetched meanwhile.
 template <typename Isa, TileForm Form>
 HEDDLE_INLINE void bring(const Shape& s, const float* x, const float* zeros, std::int64_t tile,
                          std::int64_t slot, std::int64_t step, float* points) {
@@ -290,8 +291,8 @@ HEDDLE_INLINE void multiply_panels(const Shape& s, const float* points, const fl
                                    sums + k * sum_step + n * s.panel);
 }
 
-/// The `Vector` of channels from `c` on of tile `slot` of `sums` [points, block, columns], `step` from point to point, to its place, of `down` x `across` positions,
-/// in an image; `added` and `out` at the first of them.
+/// The `Vector` of channels from `c` on of tile `slot` of `sums` [points, block, columns], `step` from point to point, to its place, of
+/// `down` x `across` positions, in an image; `added` and `out` at the first of them.
 template <typename Vector, TileForm Form>
 HEDDLE_INLINE void put_channels(const Shape& s, const float* sums, std::int64_t slot,
                                 std::int64_t step, std::int64_t c, std::int64_t down,
