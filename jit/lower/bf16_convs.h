@@ -18,7 +18,7 @@ inline bool narrows_convs(const LowerOptions& options) {
 ///   %p = panels [p, q, 64, 2] of convert(%w as [taps * c, m]) {dtype = bf16}
 ///   %y = add(packed_bf16_conv(convert(%x) {dtype = bf16}, %p) {columns = m, kernel = …, …}, %bias)
 ///
-/// ResNet-50 takes 0.4 of the time so with matrices of bf16 (AMX; Xeon), and 0.65 with pairs (Zen 5).
+/// ResNet-50 takes 0.4 of the time so with matrices of bf16 (AMX; Xeon), and 0.7 with pairs (Zen 5).
 ///
 /// Needs:  decomposed ops, known sizes put in.
 /// Leaves: kernels of one element without padding, which are products (conv_products.h), few channels, and groups; of pairs what the
