@@ -5,6 +5,8 @@
 
 #include "heddle/heddle.h"
 #include "tests/jit/folder_test.h"
+#include "tests/support/draw.h"
+#include "tests/support/nightly.h"
 
 namespace hd = heddle;
 
@@ -232,6 +234,51 @@ TEST(Conv, ManyChannelsGoThroughWinograd) {
   const hd::Tensor got = one.run({x})[0];
   expect_close(got, reference.run({x})[0], 1e-5);
   EXPECT_EQ(got.to_doubles(), three.run({x})[0].to_doubles());
+}
+
+/// Channels that tiles of Winograd's algorithm, products and the library's kernels take, in images and rows of any size, and what follows.
+TEST(Conv, OfRandomSizesAndChannels) {
+  const std::uint32_t count = heddle::test::is_nightly() ? 600 : 24;
+  for (std::uint32_t seed = 0; seed < count; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    heddle::test::Draw draw(seed);
+    const std::size_t rank = draw.one_in(3) ? 1 : 2;
+    const std::int64_t channels = draw.one_in(4) ? draw(9, 70) : 16 * draw(1, 6);
+    const std::int64_t results = draw.one_in(4) ? draw(9, 70) : 8 * draw(2, 20);
+    std::vector<std::int64_t> kernel, low, high;
+    const bool is_square = draw.one_in(2);
+    for (std::size_t d = 0; d < rank; ++d) {
+      const bool last = d + 1 == rank;
+      kernel.push_back(is_square        ? 3
+                       : !last          ? 1
+                       : draw.one_in(4) ? draw(1, 6)
+                                        : 3 + 2 * draw(0, 1));
+      low.push_back(draw.one_in(3) ? draw(0, kernel.back() - 1) : kernel.back() / 2);
+      high.push_back(draw.one_in(3) ? draw(0, kernel.back() - 1) : kernel.back() / 2);
+    }
+    const std::vector<std::int64_t> ones(rank, 1);
+    hd::Sizes filters{results, channels};
+    filters.insert(filters.end(), kernel.begin(), kernel.end());
+    const hd::Tensor w = random_tensor(filters, seed + 1);
+    const hd::Tensor bias = random_tensor({results}, seed + 2);
+    const auto follows = draw(0, 3);
+    const auto layer = [&](const hd::Tensor& x) {
+      const hd::Tensor y = hd::conv(x, w, bias, ones, low, high);
+      if (follows == 1) return hd::relu(y);
+      if (follows == 2) return y * hd::sigmoid(y);
+      if (follows == 3) return hd::relu(y + hd::tanh(y));
+      return y;
+    };
+    hd::Engine engine(layer, {.threads = static_cast<int>(draw(1, 3))});
+    hd::Engine reference(layer, {.device = hd::Device::reference()});
+    for (int call = 0; call < 2; ++call) {
+      hd::Sizes sizes{draw(1, 2), channels};
+      for (std::size_t d = 0; d < rank; ++d) sizes.push_back(draw(kernel[d], rank == 1 ? 90 : 19));
+      const hd::Tensor x = random_tensor(sizes, seed + 3);
+      expect_close(engine.run({x})[0], reference.run({x})[0], 1.5e-5);
+    }
+    if (HasFailure()) return;
+  }
 }
 
 class MeasuredConv : public heddle::tests::FolderTest {};
