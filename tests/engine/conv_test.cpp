@@ -1,4 +1,5 @@
 // Convolutions and what follows them, through the whole engine.
+#include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <random>
@@ -256,6 +257,8 @@ TEST(Conv, OfRandomSizesAndChannels) {
       low.push_back(draw.one_in(3) ? draw(0, kernel.back() - 1) : kernel.back() / 2);
       high.push_back(draw.one_in(3) ? draw(0, kernel.back() - 1) : kernel.back() / 2);
     }
+    if (rank == 2 && draw.one_in(3))
+      for (auto* each : {&kernel, &low, &high}) std::ranges::reverse(*each);
     const std::vector<std::int64_t> ones(rank, 1);
     hd::Sizes filters{results, channels};
     filters.insert(filters.end(), kernel.begin(), kernel.end());

@@ -118,8 +118,8 @@ void expect_right(const Case& c) {
       const auto form = form_of(c.problem(), algorithm);
       if (!form) continue;
       SCOPED_TRACE(isa == WinogradIsa::Avx512 ? "AVX-512" : "AVX2");
-      SCOPED_TRACE(std::to_string(form->across) + " across, " + std::to_string(form->taps_across) +
-                   " taps");
+      SCOPED_TRACE(std::to_string(form->down) + " x " + std::to_string(form->across) + " of " +
+                   std::to_string(form->taps_down) + " x " + std::to_string(form->taps_across));
       expect_right(c, {*form, isa});
     }
 }
@@ -143,9 +143,20 @@ TEST(Winograd, OfEveryPadding) {
                     .high = high});
 }
 
-/// Kernels of a row: along each length, padding of each side, several rows and images.
-TEST(Winograd, AlongRows) {
+/// The same with rows and columns exchanged.
+Case turned(Case c) {
+  std::swap(c.height, c.width);
+  for (Ints* each : {&c.low, &c.high, &c.kernel}) std::swap((*each)[0], (*each)[1]);
+  return c;
+}
+
+/// Kernels of a row and of a column: along each length, padding of each side, several rows and images.
+TEST(Winograd, AlongRowsAndColumns) {
   if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  const auto expect_both = [](const Case& c) {
+    expect_right(c);
+    expect_right(turned(c));
+  };
   for (const std::int64_t taps : {3, 5}) {
     const Case row{.batch = 1,
                    .height = 1,
@@ -158,14 +169,15 @@ TEST(Winograd, AlongRows) {
     for (const std::int64_t width : {1, 2, 3, 4, 5, 8, 10, 33}) {
       Case c = row;
       c.width = width;
-      expect_right(c);
+      expect_both(c);
     }
     for (std::int64_t low = 0; low < taps; ++low)
       for (std::int64_t high = 0; high < taps; ++high) {
         Case c = row;
+        c.height = 2;
         c.low[1] = low;
         c.high[1] = high;
-        expect_right(c);
+        expect_both(c);
       }
     Case many = row;
     many.batch = 2;
@@ -173,16 +185,16 @@ TEST(Winograd, AlongRows) {
     many.width = 30;
     many.results = 72;
     many.adds = many.in_place = true;
-    expect_right(many);
+    expect_both(many);
     many.panels = 1;
-    expect_right(many);
+    expect_both(many);
     many.width = 700;
     many.channels = 144;
     expect_right(many);
   }
 }
 
-/// A kernel of another size, or down a column, or with rows beyond the edge, has no tiles of ours.
+/// A kernel of another size, or with padding where it has one element, has no tiles of ours.
 TEST(Winograd, FitsKernelsOfThreeAndFive) {
   if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   const auto fits = [](Ints kernel, Ints low, std::int64_t channels = 16) {
@@ -205,7 +217,9 @@ TEST(Winograd, FitsKernelsOfThreeAndFive) {
   EXPECT_FALSE(fits({1, 5}, {0, 2}, 20));
   EXPECT_FALSE(fits({1, 3}, {1, 1}));
   EXPECT_FALSE(fits({1, 4}, {0, 1}));
-  EXPECT_FALSE(fits({3, 1}, {1, 0}));
+  EXPECT_TRUE(fits({3, 1}, {2, 0}));
+  EXPECT_FALSE(fits({3, 1}, {1, 1}));
+  EXPECT_FALSE(fits({7, 1}, {3, 0}));
   EXPECT_FALSE(fits({5, 5}, {1, 1}));
 }
 

@@ -119,8 +119,9 @@ std::optional<TileForm> form_of(const Problem& problem, Algorithm algorithm) {
         return form;
     return std::nullopt;
   };
-  return algorithm == Algorithm::Winograd ? find({kTiles4, kRowTiles3, kRowTiles5})
-                                          : find({kTiles2});
+  return algorithm == Algorithm::Winograd
+             ? find({kTiles4, kRowTiles3, kRowTiles5, kColumnTiles3, kColumnTiles5})
+             : find({kTiles2});
 }
 
 bool fits_winograd(const Problem& problem) {
@@ -129,7 +130,8 @@ bool fits_winograd(const Problem& problem) {
     return false;
   const bool is_square = *form == kTiles4;
   const auto fits = [&](const Ints& pads) {
-    return is_square ? pads[0] <= 1 && pads[1] <= 1 : pads[0] == 0 && pads[1] < form->taps_across;
+    return is_square ? pads[0] <= 1 && pads[1] <= 1
+                     : pads[0] < form->taps_down && pads[1] < form->taps_across;
   };
   return fits(problem.pads_low) && fits(problem.pads_high) && (is_square || has_winograd(problem));
 }

@@ -51,16 +51,18 @@ inline constexpr TileForm kTiles4{4, 4, 3, 3};
 inline constexpr TileForm kTiles2{2, 2, 3, 3};
 inline constexpr TileForm kRowTiles3{1, 4, 1, 3};
 inline constexpr TileForm kRowTiles5{1, 2, 1, 5};
+inline constexpr TileForm kColumnTiles3{4, 1, 3, 1};
+inline constexpr TileForm kColumnTiles5{2, 1, 5, 1};
 
 /// That of `algorithm` for a kernel of these sizes; nothing: there is none.
 std::optional<TileForm> form_of(const Problem& problem, Algorithm algorithm);
 
-/// Whether Winograd's algorithm computes `problem`: a kernel of 3 x 3, or by a kernel of ours of 1 x 3 or 1 x 5, with channels last, that
-/// moves by one element.
+/// Whether Winograd's algorithm computes `problem`: a kernel of 3 x 3, or by a kernel of ours of 3 or 5 elements along a row or down a
+/// column, with channels last, that moves by one element.
 bool fits_winograd(const Problem& problem);
 
 /// The fastest, by a model of their costs: Winograd's algorithm does 36 products for each 16 x 9 of the direct one, or 16 for each 4 x 9 (6
-/// for each 4 x 3, or 2 x 5, along a row), and pays for its transforms and for weights that are 36 or 16 for each 9.
+/// for each 4 x 3, or 2 x 5, along a row or a column), and pays for its transforms and for weights that are 36 or 16 for each 9.
 ///
 /// Direct where the others do not fit, and no small tiles but by a kernel of ours (has_winograd()); the weights must be fixed.
 ///

@@ -410,6 +410,8 @@ HEDDLE_INLINE void run_any(const Shape& s, const float* x, const float* weights,
   run.template operator()<kTiles2>();
   run.template operator()<kRowTiles3>();
   run.template operator()<kRowTiles5>();
+  run.template operator()<kColumnTiles3>();
+  run.template operator()<kColumnTiles5>();
 }
 
 HEDDLE_AVX512 void run_on_avx512(const Shape& s, const float* x, const float* weights,
@@ -488,6 +490,8 @@ HEDDLE_INLINE void transform_any(const Shape& s, const float* weights, float* tr
   transform.template operator()<kTiles2>();
   transform.template operator()<kRowTiles3>();
   transform.template operator()<kRowTiles5>();
+  transform.template operator()<kColumnTiles3>();
+  transform.template operator()<kColumnTiles5>();
 }
 
 HEDDLE_AVX512 void transform_on_avx512(const Shape& s, const float* weights, float* transformed) {
