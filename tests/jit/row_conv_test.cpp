@@ -1,4 +1,6 @@
 // Convolutions of each channel by itself and of few channels to many, with the channels last, on the CPU.
+#include "jit/nests/row_conv.h"
+
 #include "tests/jit/one_conv.h"
 
 namespace heddle::test {
@@ -110,6 +112,24 @@ void expect_right(const Mixed& c, const Ints& sizes = {}) {
   const ir::Graph graph = graph_of(c);
   expect_program_right(graph, jit::lower(graph, {.target = jit::LowerOptions::Target::Cpu}),
                        random_arguments(graph, sizes), as_code(), 1e-5);
+}
+
+/// The library is faster with narrow vectors.
+TEST(RowConv, LeavesManyTapsOfOneChannelToNarrowVectors) {
+  const auto is_taken = [](const Mixed& c, std::int64_t bytes) {
+    const ir::Graph graph = graph_of(c);
+    return std::ranges::any_of(graph.nodes(), [&](const ir::NodePtr& node) {
+      return node->op_name() == "conv" && jit::may_be_row_conv(*node, bytes);
+    });
+  };
+  const Mixed seven{.channels = 1, .kernel = {7, 7}, .low = {3, 3}, .high = {3, 3}};
+  EXPECT_TRUE(is_taken(seven, 64));
+  EXPECT_FALSE(is_taken(seven, 32));
+  Mixed more = seven;
+  more.channels = 3;
+  EXPECT_TRUE(is_taken(more, 32));
+  EXPECT_TRUE(is_taken({.channels = 1, .kernel = {5, 5}}, 32));
+  expect_right(seven);
 }
 
 TEST(RowConv, OfFewChannelsToMany) {
