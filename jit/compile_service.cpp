@@ -296,52 +296,20 @@ bool CompileService::can_compile() const { return HEDDLE_WITH_LLVM != 0; }
 
 LibraryVerdicts& CompileService::library_verdicts() { return *state_->verdicts; }
 
-std::int64_t CompileService::vector_bytes() const {
 #if HEDDLE_WITH_LLVM
-  return state_->target.vector_bytes;
+std::int64_t CompileService::vector_bytes() const { return state_->target.vector_bytes; }
+bool CompileService::has_byte_dot() const { return cpu::has_byte_dot(state_->target); }
+bool CompileService::has_amx() const { return cpu::has_amx(state_->target); }
+bool CompileService::has_byte_tables() const { return cpu::has_byte_tables(state_->target); }
+bool CompileService::has_bf16_dot() const { return cpu::has_bf16_dot(state_->target); }
+bool CompileService::has_fast_bf16_dot() const { return cpu::has_fast_bf16_dot(state_->target); }
 #else
-  return 16;
+std::int64_t CompileService::vector_bytes() const { return 16; }
+bool CompileService::has_byte_dot() const { return false; }
+bool CompileService::has_amx() const { return false; }
+bool CompileService::has_byte_tables() const { return false; }
+bool CompileService::has_bf16_dot() const { return false; }
+bool CompileService::has_fast_bf16_dot() const { return false; }
 #endif
-}
-
-bool CompileService::has_byte_dot() const {
-#if HEDDLE_WITH_LLVM
-  return cpu::has_byte_dot(state_->target);
-#else
-  return false;
-#endif
-}
-
-bool CompileService::has_amx() const {
-#if HEDDLE_WITH_LLVM
-  return cpu::has_amx(state_->target);
-#else
-  return false;
-#endif
-}
-
-bool CompileService::has_byte_tables() const {
-#if HEDDLE_WITH_LLVM
-  return cpu::has_byte_tables(state_->target);
-#else
-  return false;
-#endif
-}
-
-bool CompileService::has_bf16_dot() const {
-#if HEDDLE_WITH_LLVM
-  return cpu::has_bf16_dot(state_->target);
-#else
-  return false;
-#endif
-}
-
-bool CompileService::has_fast_bf16_dot() const {
-#if HEDDLE_WITH_LLVM
-  return cpu::has_fast_bf16_dot(state_->target);
-#else
-  return false;
-#endif
-}
 
 }  // namespace heddle::jit

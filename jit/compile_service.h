@@ -95,6 +95,7 @@ class CompileService {
   std::int64_t vector_bytes() const;
   /// Whether that code multiplies pairs of bf16 by one instruction (AVX512_BF16).
   bool has_bf16_dot() const;
+  /// Whether it does so as often as it multiplies and adds f32.
   bool has_fast_bf16_dot() const;
   /// Whether that code multiplies groups of four bytes by one instruction (AVX512_VNNI, AVX_VNNI).
   bool has_byte_dot() const;

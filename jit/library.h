@@ -18,6 +18,12 @@
 
 namespace heddle::jit {
 
+/// What channels of x, and of the result, of a convolution come in multiples of that is computed in tiles by a kernel of ours, which needs
+/// vectors of so many bytes at least.
+inline constexpr std::int64_t kTiledChannels = 16;
+inline constexpr std::int64_t kTiledResults = 8;
+inline constexpr std::int64_t kTiledVectorBytes = 32;
+
 /// One of several ways in which a call can be computed.
 struct LibraryChoice {
   std::span<const std::string> ways;  ///< their names, those of all such calls

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/passes/form_regions.h"
+#include "jit/library.h"
 #include "jit/lower/decompose.h"
 
 namespace heddle::jit {
@@ -64,9 +65,6 @@ namespace {
 
 /// Whether the library has a kernel of tiles for the channels of `conv`, which moves by one element.
 bool may_be_tiled(const Node& conv, const LowerOptions& options) {
-  constexpr std::int64_t kChannels = 16;
-  constexpr std::int64_t kResults = 8;
-  constexpr std::int64_t kLeastVectorBytes = 32;
   const Dims& weights = conv.input(1).meta().sizes;
   const auto is_multiple = [](const SymExpr& size, std::int64_t of) {
     return size.is_constant() && size.constant() % of == 0;
@@ -74,8 +72,8 @@ bool may_be_tiled(const Node& conv, const LowerOptions& options) {
   const auto all_one = [&](const char* name) {
     return std::ranges::all_of(conv.ints(name), [](std::int64_t v) { return v == 1; });
   };
-  return options.vector_bytes >= kLeastVectorBytes && conv.integer("groups") == 1 &&
-         is_multiple(weights[0], kResults) && is_multiple(weights[1], kChannels) &&
+  return options.vector_bytes >= kTiledVectorBytes && conv.integer("groups") == 1 &&
+         is_multiple(weights[0], kTiledResults) && is_multiple(weights[1], kTiledChannels) &&
          all_one("strides") && all_one("dilations") && unit_of(conv, options).winograd &&
          classify(conv, options) == NodeClass::Library;
 }

@@ -368,6 +368,8 @@ void Primitive::run(void* x, void* given_weights, void* bias, void* out, void* s
   impl_->run(x, given_weights, bias, out, scratch);
 }
 
+namespace {
+
 /// What transform_weights() computes, and from what: to be changed with it.
 std::string name_of_weights(const WinogradKernel& kernel) {
   const auto sizes = [](std::int64_t down, std::int64_t across) {
@@ -377,6 +379,8 @@ std::string name_of_weights(const WinogradKernel& kernel) {
   return "F(" + sizes(form.down, form.across) + ", " + sizes(form.taps_down, form.taps_across) +
          ") version 2, instruction set " + std::to_string(static_cast<int>(kernel.isa));
 }
+
+}  // namespace
 
 std::shared_ptr<const float> winograd_weights_of(const Problem& problem,
                                                  const WinogradKernel& kernel,

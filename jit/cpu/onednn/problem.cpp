@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <initializer_list>
 #include <limits>
 #include <numeric>
 
@@ -113,15 +112,11 @@ Problem problem_of(const LibraryCall& call, std::span<const LibraryOperand> oper
 
 std::optional<TileForm> form_of(const Problem& problem, Algorithm algorithm) {
   if (!is_winograd(algorithm) || problem.weights.size() != 4) return std::nullopt;
-  const auto find = [&](std::initializer_list<TileForm> forms) -> std::optional<TileForm> {
-    for (const TileForm& form : forms)
-      if (problem.weights[2] == form.taps_down && problem.weights[3] == form.taps_across)
-        return form;
-    return std::nullopt;
-  };
-  return algorithm == Algorithm::Winograd
-             ? find({kTiles4, kRowTiles3, kRowTiles5, kColumnTiles3, kColumnTiles5})
-             : find({kTiles2});
+  for (const TileForm& form : kTileForms)
+    if ((form == kTiles2) == (algorithm == Algorithm::SmallWinograd) &&
+        problem.weights[2] == form.taps_down && problem.weights[3] == form.taps_across)
+      return form;
+  return std::nullopt;
 }
 
 bool fits_winograd(const Problem& problem) {

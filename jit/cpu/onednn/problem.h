@@ -1,6 +1,7 @@
 // A convolution as oneDNN counts, and the parts it may be computed in.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -53,6 +54,8 @@ inline constexpr TileForm kRowTiles3{1, 4, 1, 3};
 inline constexpr TileForm kRowTiles5{1, 2, 1, 5};
 inline constexpr TileForm kColumnTiles3{4, 1, 3, 1};
 inline constexpr TileForm kColumnTiles5{2, 1, 5, 1};
+inline constexpr std::array kTileForms{kTiles4,    kTiles2,       kRowTiles3,
+                                       kRowTiles5, kColumnTiles3, kColumnTiles5};
 
 /// That of `algorithm` for a kernel of these sizes; nothing: there is none.
 std::optional<TileForm> form_of(const Problem& problem, Algorithm algorithm);

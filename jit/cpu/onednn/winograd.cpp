@@ -29,10 +29,7 @@ struct Avx2 {
   static constexpr std::array<int, kVectors> kRowsOf{6, 6};
 };
 
-/// Channels of x come in multiples of this; those of the result are filled up to one.
-constexpr std::int64_t kChannels = 16;
-/// Channels of the result come in multiples of this: the last vector of them is a half, or whole.
-constexpr std::int64_t kResults = 8;
+// Channels of the result are filled up to a multiple of kTiledChannels; the last vector of them is a half, or whole.
 /// Tiles are multiplied by kRows at a time, or by this many, so that any multiple of it comes out even.
 constexpr int kRestRows = 4;
 /// Channels of a part of a panel: 32 KiB.
@@ -60,6 +57,17 @@ HEDDLE_INLINE void store(float* at, const Vector& v) {
   *reinterpret_cast<Vector*>(at) = v;
 }
 
+/// Calls `f` with the one of kTileForms that `form` is, as a template argument.
+template <std::size_t At = 0, typename F>
+HEDDLE_INLINE void with_form(const TileForm& form, const F& f) {
+  if constexpr (At < kTileForms.size()) {
+    if (form == kTileForms[At])
+      f.template operator()<kTileForms[At]>();
+    else
+      with_form<At + 1>(form, f);
+  }
+}
+
 struct Shape {
   std::int64_t batch, height, width, channels;  ///< of x
   std::int64_t rows, columns, results;          ///< of the result
@@ -77,7 +85,7 @@ struct Shape {
         rows(p.result[2]),
         columns(p.result[3]),
         results(p.result[1]),
-        filled((results + kChannels - 1) / kChannels * kChannels),
+        filled((results + kTiledChannels - 1) / kTiledChannels * kTiledChannels),
         top(p.pads_low[0]),
         left(p.pads_low[1]),
         form(kernel.form),
@@ -402,16 +410,9 @@ template <typename Isa>
 HEDDLE_INLINE void run_any(const Shape& s, const float* x, const float* weights, const float* bias,
                            const float* added, float* out, const Buffers& buffers,
                            std::int64_t first, std::int64_t count) {
-  const auto run = [&]<TileForm Form>() __attribute__((always_inline)) {
-    if (s.form == Form)
-      run_tiles<Isa, Form>(s, x, weights, bias, added, out, buffers, first, count);
-  };
-  run.template operator()<kTiles4>();
-  run.template operator()<kTiles2>();
-  run.template operator()<kRowTiles3>();
-  run.template operator()<kRowTiles5>();
-  run.template operator()<kColumnTiles3>();
-  run.template operator()<kColumnTiles5>();
+  with_form(s.form, [&]<TileForm Form>() __attribute__((always_inline)) {
+    run_tiles<Isa, Form>(s, x, weights, bias, added, out, buffers, first, count);
+  });
 }
 
 HEDDLE_AVX512 void run_on_avx512(const Shape& s, const float* x, const float* weights,
@@ -483,15 +484,9 @@ HEDDLE_INLINE void transform_all(const Shape& s, const float* weights, float* tr
 
 template <typename Isa>
 HEDDLE_INLINE void transform_any(const Shape& s, const float* weights, float* transformed) {
-  const auto transform = [&]<TileForm Form>() __attribute__((always_inline)) {
-    if (s.form == Form) transform_all<Isa, Form>(s, weights, transformed);
-  };
-  transform.template operator()<kTiles4>();
-  transform.template operator()<kTiles2>();
-  transform.template operator()<kRowTiles3>();
-  transform.template operator()<kRowTiles5>();
-  transform.template operator()<kColumnTiles3>();
-  transform.template operator()<kColumnTiles5>();
+  with_form(s.form, [&]<TileForm Form>() __attribute__((always_inline)) {
+    transform_all<Isa, Form>(s, weights, transformed);
+  });
 }
 
 HEDDLE_AVX512 void transform_on_avx512(const Shape& s, const float* weights, float* transformed) {
@@ -521,8 +516,8 @@ std::span<const WinogradIsa> winograd_isas() {
 }
 
 bool has_winograd(const Problem& problem) {
-  return !winograd_isas().empty() && problem.x[1] % kChannels == 0 &&
-         problem.result[1] % kResults == 0;
+  return !winograd_isas().empty() && problem.x[1] % kTiledChannels == 0 &&
+         problem.result[1] % kTiledResults == 0;
 }
 
 Ints winograd_weights(const Problem& problem, const WinogradKernel& kernel) {
