@@ -209,6 +209,27 @@ TEST(OneDnn, PartsOfManyWeightsAreByChannels) {
   EXPECT_EQ(many_tiles.axis, 2u);
 }
 
+/// The library adds up in an order that depends on how long a row is.
+TEST(OneDnn, RowsHaveTheSamePartsForAnyNumberOfThreads) {
+  for (const std::int64_t length : {1, 23, 50, 100, 401, 9000}) {
+    onednn::Problem row = image_of(1);
+    row.x = row.result = {1, 256, 1, length};
+    row.weights = {256, 256, 1, 7};
+    row.pads_low = row.pads_high = {0, 3};
+    for (const bool resident : {false, true}) {
+      const onednn::Cut one = onednn::cut_of(row, onednn::Algorithm::Direct, 1, resident);
+      EXPECT_EQ(one.axis, 3u);
+      EXPECT_TRUE(one.changes_sums);
+      EXPECT_GE(length / one.parts, std::min<std::int64_t>(length, 24));
+      for (const int threads : {2, 3, 16}) {
+        const onednn::Cut cut = onednn::cut_of(row, onednn::Algorithm::Direct, threads, resident);
+        EXPECT_EQ(cut.parts, one.parts) << length << " on " << threads;
+        EXPECT_EQ(cut.unit, one.unit);
+      }
+    }
+  }
+}
+
 /// What was measured comes before what is expected, and a way that is asked for before both.
 TEST(OneDnn, TakesTheMeasuredAlgorithm) {
   LibraryCall call = conv_call();

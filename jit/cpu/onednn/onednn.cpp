@@ -371,7 +371,7 @@ class Convolution final : public BoundLibraryCall {
     }
     if (parts_.empty())
       parts_.push_back(made(problem_, 0, 0));
-    else if (!resident || by_channels_)
+    else if ((!resident && !cut.changes_sums) || by_channels_)
       whole_.emplace(made(problem_, 0, 0));
     kernels_.clear();
     reserve();

@@ -77,7 +77,8 @@ Algorithm algorithm_for(const Problem& problem, std::int64_t bytes);
 struct Cut {
   std::size_t axis = 0;
   std::int64_t parts = 1;
-  std::int64_t unit = 1;  ///< bounds of parts are multiples of it
+  std::int64_t unit = 1;      ///< bounds of parts are multiples of it
+  bool changes_sums = false;  ///< parts add up in another order than the whole would
   std::int64_t begin(std::int64_t part, std::int64_t size) const;
 };
 
