@@ -215,7 +215,7 @@ class Footprints::Walk {
     const std::size_t outer = bindings_.size();
     bind(row, 0, rows - 1, true);
     bind(column, 0, columns - 1, true);
-    bind(part, 0, contract.group - 1, true);
+    bind(part, 0, contract.gathers ? 0 : contract.group - 1, true);
     SymExpr index = tile.base + SymExpr(row) * tile.row_stride +
                     SymExpr(column) * tile.column_stride + SymExpr(part);
     for (std::size_t k = 0; k < contract.runs.size(); ++k) {

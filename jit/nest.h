@@ -283,6 +283,10 @@ struct ContractStmt {
   /// an i16.
   bool pairs_fit = false;
   bool tf32 = false;  ///< elements of f32 may be rounded to tf32
+  /// Of groups of bf16 whose neighbours in b are not side by side: those are f32, or bf16, of which rows or columns lie side by
+  /// side, and are rounded and put together first. The depth counts elements of the buffers; an odd one more of each row of a is
+  /// read, and is finite.
+  bool gathers = false;
   /// The sum is over these too, outermost first. Then both operands lie along the depth, whose neighbours are the lanes of a sum, and
   /// have the accumulator's dtype; columns are few and known, and nothing accumulates. No runs: as one that comes once.
   std::vector<Run> runs{};

@@ -124,8 +124,12 @@ class Checker {
     const DType left = buffer(s.a.buffer).dtype;
     const bool bytes = (left == DType::U8 || (left == DType::I16 && !s.pairs_fit)) &&
                        buffer(s.b.buffer).dtype == DType::I8 && s.dtype == DType::I32;
-    const bool pairs = buffer(s.a.buffer).dtype == DType::BF16 &&
-                       buffer(s.b.buffer).dtype == DType::BF16 && s.dtype == DType::F32;
+    const DType right = buffer(s.b.buffer).dtype;
+    const bool pairs = left == DType::BF16 && s.dtype == DType::F32 &&
+                       (right == DType::BF16 || (s.gathers && right == DType::F32));
+    require(!s.gathers || (s.group == 2 && s.a.column_stride.is_constant(1) &&
+                           (s.b.row_stride.is_constant(1) || s.b.column_stride.is_constant(1))),
+            "N12 what is gathered into groups");
     require(s.group == 1 || (s.group == 4 && bytes) || (s.group == 2 && pairs),
             "N12 group of the operands");
     require(!s.pairs_fit || s.group == 4, "N12 pairs of what is no group");

@@ -96,7 +96,8 @@ class Printer {
          std::to_string(s.tile_columns) + " rows " + s.rows.to_string() + " columns " +
          s.columns.to_string() + " depth " + s.depth.to_string() +
          (s.group == 1 ? "" : " group " + std::to_string(s.group)) +
-         (s.pairs_fit ? " of pairs that fit i16" : "") + (s.tf32 ? " tf32" : "") + runs(s));
+         (s.gathers ? " gathered" : "") + (s.pairs_fit ? " of pairs that fit i16" : "") +
+         (s.tf32 ? " tf32" : "") + runs(s));
   }
 
  private:

@@ -11,6 +11,7 @@
 //   hidden   the score of a key that a bool mask hides: -inf, or the finite number that a model writes there
 //   nan_rows what a query gives whose scores are all -inf, though there are keys: NaN, as a softmax that is
 //            written out does, instead of 0
+//   bf16     operands and the weights of keys may be rounded to bf16 before they are multiplied, and numbers below 2^-126 count as 0
 //   result   promote(T, U, V)[B, H, Lq, Dv]
 //
 // Operands are converted to the result's dtype; scores, softmax and sums are in f32 for f16 and
@@ -29,6 +30,7 @@
 //   C7  mask is bool or floating
 //   C8  mask broadcasts to [B, H, Lq, Lk]
 //   C9  softcap is 0 or more, and finite
+//   C10 bf16 is for a result of f32 or bf16
 //
 // Memory: the result is fresh.
 // Lowering: nest "attention" takes q, k and v of the result's dtype; decompose is the fallback,
@@ -97,6 +99,9 @@ std::vector<TensorMeta> infer_attention(const InferContext& ctx) {
     fail_argument(ctx, "C9 softcap is 0 or more, and finite", "0 or a positive number",
                   std::to_string(softcap));
   const DType dtype = promote(promote(ctx.meta(0).dtype, ctx.meta(1).dtype), ctx.meta(2).dtype);
+  if (ctx.flag("bf16") && dtype != DType::F32 && dtype != DType::BF16)
+    ctx.fail_dtype("C10 bf16 is for a result of f32 or bf16", "f32 or bf16",
+                   std::string(name_of(dtype)));
   return one(fresh(ctx, dtype, {q[0], q[1], q[2], v[3]}));
 }
 
@@ -297,7 +302,8 @@ std::span<const OpDef> attention_ops() {
                 {"scale", AttrKind::Float, 0.0},
                 {"softcap", AttrKind::Float, 0.0},
                 {"hidden", AttrKind::Float, ops::kHidden},
-                {"nan_rows", AttrKind::Bool, false}},
+                {"nan_rows", AttrKind::Bool, false},
+                {"bf16", AttrKind::Bool, false}},
       .infer = ops::infer_attention,
       .evaluate = ops::evaluate_attention,
       .lowering = {.decompose = ops::decompose_attention,

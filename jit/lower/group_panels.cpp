@@ -28,10 +28,28 @@ ir::Value without_widening(ir::Value value) {
   return dtype == DType::F16 || dtype == DType::BF16 ? narrow : value;
 }
 
+namespace {
+
+/// Whether a value is that of attention in another order.
+bool shows_attention(ir::Value value) {
+  bool is_view = false;
+  while (value.node->op_name() == "permute" || value.node->op_name() == "reshape") {
+    value = value.node->input(0);
+    is_view = true;
+  }
+  return is_view && value.node->op_name() == "attention";
+}
+
+}  // namespace
+
 ir::Value as_bf16(ir::GraphBuilder& builder, ir::Value value) {
   if (value.meta().dtype == DType::BF16) return value;
   const ir::Value from = without_widening(value);
   if (from.meta().dtype == DType::BF16) return from;
+  if (shows_attention(value)) {
+    const ir::Node& view = *value.node;
+    return builder.emit(view.op_name(), {as_bf16(builder, view.input(0))}, view.attrs());
+  }
   return builder.emit("convert", {value}, {{"dtype", DType::BF16}});
 }
 

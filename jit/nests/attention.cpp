@@ -62,6 +62,7 @@ class AttentionNest {
     const bool whole = columns.is_constant() && columns.constant() <= kMostColumns;
     tile_columns_ = whole ? std::max<std::int64_t>(columns.constant(), 1) : kSplitColumns;
     has_form_ = whole && fits_form();
+    narrows_ = fits_pairs();
     group_ = heads_of_a_tile();
     tile_queries_ = tile_rows_ / group_;
     tile_rows_ = tile_queries_ * group_;
@@ -71,7 +72,7 @@ class AttentionNest {
     split_parallel();
     add_locals();
     start();
-    if (group_ > 1) pack_queries();
+    if (packs_queries()) pack_queries();
     const SymExpr tiles = ceildiv(visible_keys(), kTileKeys);
     const SymExpr tile = b_.begin_for(tiles, ForStmt::Kind::Serial);
     key_begin_ = tile * kTileKeys;
@@ -105,6 +106,22 @@ class AttentionNest {
              operand->strides[3].is_constant(1);
     return fits;
   }
+
+  /// Whether pairs of bf16 are multiplied: neighbours of a sum lie side by side in all operands, or those of other sums do.
+  bool fits_pairs() const {
+    const LowerOptions& options = ctx_.options();
+    bool fits = options.target == LowerOptions::Target::Cpu && options.fast_bf16_dot &&
+                ctx_.node().flag("bf16") && depth_.is_constant() && depth_.constant() > 0 &&
+                depth_.constant() % 2 == 0 && depth_.constant() <= kMostPacked;
+    for (const AffineOperand* operand : {&q_, &k_, &v_}) {
+      const DType dtype = b_.nest().buffers[operand->buffer].dtype;
+      fits = fits && (dtype == DType::F32 || dtype == DType::BF16);
+    }
+    for (const AffineOperand* operand : {&k_, &v_})
+      fits = fits && (operand->strides[2].is_constant(1) || operand->strides[3].is_constant(1));
+    return fits;
+  }
+  bool packs_queries() const { return group_ > 1 || narrows_; }
 
   /// Heads of q that are rows of a tile: all that share a head of k, or one.
   std::int64_t heads_of_a_tile() const {
@@ -172,13 +189,14 @@ class AttentionNest {
     total_ = local(dtype_, tile_rows_);
     most_ = local(dtype_, tile_rows_);
     rescale_ = local(dtype_, tile_rows_);
+    weights_ = narrows_ ? local(DType::BF16, tile_rows_ * kTileKeys) : scores_;
   }
 
   Scalar number(double value) { return b_.constant(dtype_, value); }
 
   void fill(NestBufferId buffer, std::int64_t count, double value) {
     const SymExpr k = b_.begin_for(count, ForStmt::Kind::Vector);
-    b_.store(buffer, k, number(value));
+    b_.store(buffer, k, b_.constant(b_.nest().buffers[buffer].dtype, value));
     b_.end_for();
   }
 
@@ -186,6 +204,7 @@ class AttentionNest {
     fill(largest_, tile_rows_, -std::numeric_limits<double>::infinity());
     fill(total_, tile_rows_, 0);
     fill(sums_, tile_rows_ * tile_columns_, 0);
+    if (narrows_) fill(weights_, tile_rows_ * kTileKeys, 0);
   }
 
   /// Keys from here on are hidden from every query of the tile.
@@ -250,22 +269,31 @@ class AttentionNest {
   void pack_queries() {
     const std::int64_t depth = depth_.constant();
     const std::int64_t count = tile_rows_ * depth;
-    packed_queries_ = b_.add_local(ctx_.node().input(0).meta().dtype, count, count);
+    const DType dtype = narrows_ ? DType::BF16 : ctx_.node().input(0).meta().dtype;
+    packed_queries_ = b_.add_local(dtype, count, count);
     const SymExpr row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const SymExpr d = b_.begin_for(depth, ForStmt::Kind::Vector);
     const SymExpr source = place(q_, head_of(row), query_of(row), d);
-    b_.store(packed_queries_, row * depth + d, b_.load(q_.buffer, source));
+    b_.store(packed_queries_, row * depth + d, b_.convert(b_.load(q_.buffer, source), dtype));
     b_.end_for();
     b_.end_for();
   }
 
   void contract_queries(const SymExpr& from, const SymExpr& depth, TileOperand keys,
                         bool accumulate) {
-    TileOperand a = group_ > 1 ? TileOperand{packed_queries_, from, depth_, 1}
-                               : TileOperand{q_.buffer, place(q_, head_, row_begin_, from),
-                                             q_.strides[2], q_.strides[3]};
-    b_.contract({scores_, dtype_, tile_rows_, kTileKeys, rows_, key_count_, depth, std::move(a),
-                 std::move(keys), accumulate});
+    TileOperand a = packs_queries() ? TileOperand{packed_queries_, from, depth_, 1}
+                                    : TileOperand{q_.buffer, place(q_, head_, row_begin_, from),
+                                                  q_.strides[2], q_.strides[3]};
+    contract({scores_, dtype_, tile_rows_, kTileKeys, rows_, key_count_, depth, std::move(a),
+              std::move(keys), accumulate});
+  }
+
+  void contract(ContractStmt products) {
+    if (narrows_) {
+      products.group = 2;
+      products.gathers = true;
+    }
+    b_.contract(std::move(products));
   }
 
   void contract_packed(const SymExpr& from, const SymExpr& depth) {
@@ -281,16 +309,16 @@ class AttentionNest {
   void contract_values() {
     TileOperand v{v_.buffer, place(v_, shared_head_, key_begin_, column_begin_), v_.strides[2],
                   v_.strides[3]};
-    b_.contract({sums_,
-                 dtype_,
-                 tile_rows_,
-                 tile_columns_,
-                 rows_,
-                 columns_,
-                 key_count_,
-                 {scores_, 0, kTileKeys, 1},
-                 std::move(v),
-                 true});
+    contract({sums_,
+              dtype_,
+              tile_rows_,
+              tile_columns_,
+              rows_,
+              columns_,
+              key_count_,
+              {weights_, 0, kTileKeys, 1},
+              std::move(v),
+              true});
   }
 
   Scalar scale() {
@@ -373,7 +401,7 @@ class AttentionNest {
     const SymExpr c = b_.begin_for(key_count_, ForStmt::Kind::Vector);
     const SymExpr at = row * kTileKeys + c;
     const Scalar weight = b_.exp_up_to_zero(b_.apply(ScalarOp::Sub, b_.load(scores_, at), shift));
-    b_.store(scores_, at, weight);
+    b_.store(weights_, at, narrows_ ? b_.convert(weight, DType::BF16) : weight);
     const Scalar sum = b_.reduce(ReduceOp::Sum, dtype_, {&weight, 1})[0];
     b_.end_for();
     b_.store(total_, row, b_.apply(ScalarOp::Add, b_.load(total_, row), sum));
@@ -414,11 +442,13 @@ class AttentionNest {
   std::int64_t group_ = 1;  ///< heads that are rows of a tile
   std::int64_t tile_queries_ = 1;
   bool has_form_ = false;
+  bool narrows_ = false;                ///< products are of pairs of bf16
   SymExpr batch_, head_, shared_head_;  ///< head_: of k, where heads of q are rows of a tile
   SymExpr row_begin_, queries_, rows_, column_begin_, columns_, key_begin_, key_count_;
   NestBufferId scores_ = 0, sums_ = 0, largest_ = 0, total_ = 0, packed_ = 0, packed_queries_ = 0;
   NestBufferId most_ = 0;  ///< largest score of each row in this tile, then what all are shifted by
   NestBufferId rescale_ = 0;
+  NestBufferId weights_ = 0;  ///< of the tile's keys
 };
 
 void build_attention(NestContext& ctx) { AttentionNest(ctx).build(); }

@@ -102,6 +102,22 @@ TEST(Bf16Products, RoundRowsOnceForAllThatReadThem) {
   EXPECT_EQ(std::ranges::count(ops, "packed_bf16_matmul"), 3);
 }
 
+/// Attention stores its result in bf16 and in the order in which the product reads it.
+TEST(Bf16Products, OfAttentionAreRoundedWhereItIsStored) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"1", "2", "9", "48"}), "x");
+  const Value heads = b.emit("attention", {x, x, x});
+  const Value places =
+      b.emit("permute", {heads}, {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}});
+  const Value rows = b.emit("reshape", {places}, {{"sizes", ir::Dims{9, 96}}});
+  b.output(b.emit("matmul", {rows, whole_weights(b, f32, {96, 70})}, kAllowed));
+  const ir::Graph graph = b.finish();
+  const jit::Program program = jit::lower(graph, kPairs);
+  EXPECT_NE(nests_of(program).find("nest @attention_convert_permute"), std::string::npos)
+      << nests_of(program);
+  expect_program_right(graph, program, {random_literal(f32, {1, 2, 9, 48}, 3)}, as_code(), 0.5);
+}
+
 TEST(Bf16Products, InTheBodyOfALoop) {
   GraphBuilder body("step");
   const Value state = body.input(tensor(f32, {"2", "70"}));

@@ -27,6 +27,7 @@ struct Case {
   Layout a_layout = Layout::RowMajor;
   Layout b_layout = Layout::RowMajor;
   std::int64_t known_columns = 0;  ///< 0: the kernel is told how many when it runs
+  bool gathers = false;            ///< pairs of bf16
 };
 
 /// out[m, n] = the contraction of a [rows, depth] and b [depth, columns], in two halves of the depth.
@@ -36,7 +37,7 @@ CompiledNest compile_contraction(const Case& c, std::int64_t vector_bytes) {
   const SymExpr rows = SymExpr::size(0);
   const SymExpr columns = c.known_columns == 0 ? SymExpr::size(1) : SymExpr(c.known_columns);
   const SymExpr depth = SymExpr::size(2);
-  const auto a = builder.add_global(c.a, rows * depth);
+  const auto a = builder.add_global(c.a, rows * depth + (c.gathers ? 1 : 0));
   const auto b = builder.add_global(c.b, depth * columns);
   const auto out = builder.add_global(c.acc, rows * columns);
   const std::int64_t tile = c.tile_rows * c.tile_columns;
@@ -70,6 +71,8 @@ CompiledNest compile_contraction(const Case& c, std::int64_t vector_bytes) {
     }
     s.b.base += first * s.b.column_stride;
     s.accumulate = second;
+    s.gathers = c.gathers;
+    s.group = c.gathers ? 2 : 1;
     builder.contract(s);
   }
   builder.nest().buffers[acc].read = true;
@@ -92,7 +95,7 @@ void expect_contraction(const Case& c, const CompiledNest& code, std::int64_t ro
     for (std::int64_t k = 0; k < count; ++k) put(dtype, bytes, k, element(k, !is_signed(dtype)));
     return bytes;
   };
-  auto a = make(c.a, rows * depth);
+  auto a = make(c.a, rows * depth + (c.gathers ? 1 : 0));
   auto b = make(c.b, depth * columns);
   auto out = make(c.acc, rows * columns);
   code.run({a.data(), b.data(), out.data()}, {rows, columns, depth});
@@ -133,6 +136,28 @@ TEST(LlvmContract, KnownColumns) {
         for (std::int64_t rows : {1, 2, 3, 15, 16, 29, 32})
           expect_contraction(c, code, rows, columns, 7);
       }
+}
+
+TEST(LlvmContract, PairsThatAreGathered) {
+  for (const std::int64_t vector_bytes : {64, 32, 16})
+    for (const DType of_b : {f32, bf16})
+      for (const Layout layout : {Layout::RowMajor, Layout::Transposed})
+        for (const std::int64_t known : {0, 32, 70}) {
+          const Case c{.a = bf16,
+                       .b = of_b,
+                       .tile_rows = 13,
+                       .tile_columns = 72,
+                       .b_layout = layout,
+                       .known_columns = known,
+                       .gathers = true};
+          const CompiledNest code = compile_contraction(c, vector_bytes);
+          for (const std::int64_t columns : {1, 15, 16, 33, 70, 72}) {
+            if (known != 0 && columns != known) continue;
+            for (const std::int64_t depth : {0, 1, 2, 3, 31, 64, 66, 190, 263})
+              expect_contraction(c, code, 13, columns, depth);
+            expect_contraction(c, code, 2, columns, 5);
+          }
+        }
 }
 
 TEST(LlvmContract, EveryTileShape) {

@@ -222,11 +222,13 @@ class Machine {
         HostScalar sum = s.accumulate ? *element(s.acc, place) : number(s.dtype, 0);
         add_runs(s, m, n, 0, 0, 0, sum);
         for (std::int64_t k = 0; k < (s.runs.empty() ? depth : 0); ++k) {
-          for (std::int64_t g = 0; g < s.group; ++g) {
+          for (std::int64_t g = 0; g < (s.gathers ? 1 : s.group); ++g) {
             const bool fixed = s.b.dequantised && s.b.dequantised->fixed;
             const HostScalar a =
                 fixed ? fixed_number(s, m, k) : ir::ops::convert(operand(s.a, m, k, g), s.dtype);
-            const HostScalar b = ir::ops::convert(operand(s.b, k, n, g), s.dtype);
+            HostScalar b = operand(s.b, k, n, g);
+            if (s.gathers) b = ir::ops::convert(b, DType::BF16);
+            b = ir::ops::convert(b, s.dtype);
             sum = ir::ops::apply(ScalarOp::Add, {sum, ir::ops::apply(ScalarOp::Mul, {a, b})});
           }
         }

@@ -45,6 +45,51 @@ TEST(AttentionNest, Masks) {
   }
 }
 
+/// The same operands rounded to bf16 give nearly the same: only weights of keys are rounded besides.
+void expect_pairs_right(const Shape& s, DType dtype, const ir::Attrs& attrs,
+                        const std::vector<ir::Literal>& masks = {}) {
+  std::vector<ir::Literal> all = operands(s, bf16);
+  if (dtype != bf16)
+    for (ir::Literal& operand : all)
+      operand = testing::value_of({"convert", {operand}, {{"dtype", dtype}}});
+  all.insert(all.end(), masks.begin(), masks.end());
+  ir::Attrs allowed = attrs;
+  allowed["bf16"] = true;
+  const ir::Graph graph = testing::graph_of({"attention", all, allowed});
+  const jit::Program program = jit::lower(graph, {.bf16_dot = true, .fast_bf16_dot = true});
+  EXPECT_NE(nests_of(program).find(" group 2 gathered"), std::string::npos);
+  const double tolerance = dtype == bf16 ? 2e-2 : 1e-2;
+  expect_program_right(graph, program, arguments_of(testing::OneOp{"attention", all, allowed}), {},
+                       tolerance);
+  expect_program_right(graph, program, arguments_of(testing::OneOp{"attention", all, allowed}),
+                       as_code(), tolerance);
+}
+
+TEST(AttentionNest, PairsOfBf16) {
+  for (const Shape& s :
+       {Shape{2, 2, 5, 7, 8, 8}, Shape{4, 2, 33, 70, 6, 5}, Shape{3, 1, 1, 130, 16, 4},
+        Shape{1, 1, 9, 4, 70, 130}, Shape{2, 2, 65, 65, 32, 32}})
+    for (const bool causal : {false, true})
+      for (const DType dtype : {f32, bf16}) expect_pairs_right(s, dtype, {{"causal", causal}});
+  for (const DType dtype : {boolean, f32})
+    expect_pairs_right({2, 2, 6, 71, 4, 4}, f32, {}, {noise(dtype, {6, 71}, 4)});
+}
+
+TEST(AttentionNest, PairsOfBf16NeedTheInstructionEvenHeadsAndLeave) {
+  const auto is_of_pairs = [](const Shape& s, bool allowed, bool has, DType dtype = f32) {
+    const ir::Graph graph =
+        testing::graph_of({"attention", operands(s, dtype), {{"bf16", allowed}}});
+    const jit::Program program = jit::lower(graph, {.bf16_dot = has, .fast_bf16_dot = has});
+    return nests_of(program).find("group 2") != std::string::npos;
+  };
+  const Shape even{2, 2, 5, 7, 8, 8};
+  EXPECT_TRUE(is_of_pairs(even, true, true));
+  EXPECT_FALSE(is_of_pairs(even, false, true));
+  EXPECT_FALSE(is_of_pairs(even, true, false));
+  EXPECT_FALSE(is_of_pairs({2, 2, 5, 7, 7, 8}, true, true));
+  EXPECT_FALSE(is_of_pairs(even, false, true, f16));
+}
+
 TEST(AttentionNest, HeadsThatShareKeysAreRowsOfATile) {
   for (const Shape& s : {Shape{6, 2, 25, 70, 8, 8}, Shape{8, 1, 1, 130, 16, 5},
                          Shape{4, 2, 33, 70, 70, 130}, Shape{34, 2, 3, 5, 4, 4}}) {

@@ -2,7 +2,8 @@
 //
 // A block is some rows by some vectors of columns. Each step of the depth loads the row of b once and
 // multiplies it with one element of a for every row. Rows left over go in pairs and one by one, columns left over
-// at once where it is known how many these are, else one masked vector at a time. A right operand that lies along the depth (a transposed matrix) is packed first.
+// at once where it is known how many these are, else one masked vector at a time. A right operand that lies along the depth (a transposed matrix) is packed first,
+// and so is one whose pairs are gathered (pair_gather_emitter.cpp).
 //
 // Of a part of a panel, each pass of a block over the depth fetches its share of the lines of the next part:
 //
@@ -128,7 +129,8 @@ void NestEmitter::operator()(const ContractStmt& s) {
   // Gathering costs as much as the arithmetic of several rows; packing what lies along the depth does not.
   if (!s.runs.empty()) {
     contract_runs(tile);
-  } else if (s.group == 1 && s.b.row_stride.is_constant(1) && !s.b.column_stride.is_constant(1)) {
+  } else if (s.gathers ||
+             (s.group == 1 && s.b.row_stride.is_constant(1) && !s.b.column_stride.is_constant(1))) {
     contract_packed(tile);
   } else if (takes_amx(s)) {
     contract_by_amx(tile);
@@ -177,22 +179,30 @@ void NestEmitter::contract_rows(Tile& tile) {
 /// Blocks of the depth: each is transposed into a panel on the stack and then multiplied.
 void NestEmitter::contract_packed(Tile& tile) {
   constexpr std::int64_t kPanelDepth = 64;
+  const std::int64_t group = tile.s.group;
   llvm::IRBuilder<> entry(&function_->getEntryBlock(), function_->getEntryBlock().begin());
   llvm::Type* element = scalars_.compute_type(tile.s.dtype, 0);
   auto* memory = entry.CreateAlloca(llvm::ArrayType::get(
-      element, static_cast<std::uint64_t>(kPanelDepth * tile.panel_columns())));
+      element, static_cast<std::uint64_t>(kPanelDepth / group * tile.panel_columns())));
   memory->setAlignment(llvm::Align(64));
   Value* whole = tile.depth;
   Value* a_base = tile.a_base;
+  Value* a_column = tile.a_column;
   // At least one block, so that a contraction of no depth gives zeros.
   Value* end = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, whole, b_.getInt64(1));
   loop(b_.getInt64(0), end, kPanelDepth, {}, [&](Value* begin, const Values&) {
     Value* left = b_.CreateNSWSub(whole, begin);
     tile.depth = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.getInt64(kPanelDepth));
-    tile.a_base = b_.CreateNSWAdd(a_base, b_.CreateNSWMul(begin, tile.a_column));
+    tile.a_base = b_.CreateNSWAdd(a_base, b_.CreateNSWMul(begin, a_column));
     if (!tile.s.accumulate) tile.resumes = b_.CreateICmpSGT(begin, b_.getInt64(0));
     tile.panel = nullptr;
-    pack_panel(tile, memory, begin);
+    if (tile.s.gathers) {
+      pack_pairs(tile, memory, begin);
+      tile.a_column = b_.CreateNSWMul(a_column, b_.getInt64(static_cast<std::uint64_t>(group)));
+      tile.depth = b_.CreateLShr(b_.CreateNSWAdd(tile.depth, b_.getInt64(1)), 1);
+    } else {
+      pack_panel(tile, memory, begin);
+    }
     tile.panel = memory;
     contract_rows(tile);
     return Values{};

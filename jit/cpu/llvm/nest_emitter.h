@@ -206,6 +206,12 @@ class NestEmitter {
   /// Rows [begin, begin + depth) of b into `panel`, every lane of a vector defined.
   void pack_panel(const Tile& tile, llvm::Value* panel, llvm::Value* begin);
   void contract_columns(const Tile& tile, llvm::Value* row, unsigned rows);
+  // pair_gather_emitter.cpp: the same of pairs of bf16, the second of which is 0 where there is none.
+  void pack_pairs(const Tile& tile, llvm::Value* panel, llvm::Value* begin);
+  void pack_pairs_along(const Tile& tile, llvm::Value* panel, llvm::Value* begin);
+  void pack_pairs_across(const Tile& tile, llvm::Value* panel, llvm::Value* begin);
+  /// As many elements of b as there are lanes from index `at` on, as bf16; 0 where `mask` says.
+  llvm::Value* narrow_of_b(const Tile& tile, llvm::Value* at, llvm::Value* mask);
   /// `rows` by `vectors` accumulators over the whole depth; `mask`: columns within the count, if not all.
   void contract_block(const Tile& tile, llvm::Value* row, unsigned rows, llvm::Value* column,
                       unsigned vectors, llvm::Value* mask);

@@ -97,6 +97,8 @@ class ScalarEmitter {
                       const std::function<llvm::Value*()>& no);
   /// Whether vector math is emitted in place from here on, not called.
   void inline_all_math(bool yes) { inline_all_math_ = yes; }
+  /// Vectors of f32 as they are stored in bf16, where subnormal numbers may count as 0.
+  llvm::Value* flushed_to_bf16(llvm::Value* value);
 
  private:
   /// The bf16 next to each f32, ties to even: by integers, and by an instruction that takes subnormal numbers for 0, of vectors without.

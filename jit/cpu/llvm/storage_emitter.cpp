@@ -62,6 +62,13 @@ Value* ScalarEmitter::rounded_to_bf16(Value* value) {
   return b_.CreateTrunc(b_.CreateLShr(rounded, 16), storage_type(DType::BF16, lanes));
 }
 
+Value* ScalarEmitter::flushed_to_bf16(Value* value) {
+  if (!narrows_to_bf16_ || lanes_of(value) != kBf16Lanes) return rounded_to_bf16(value);
+  return b_.CreateBitCast(
+      b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {value}),
+      storage_type(DType::BF16, kBf16Lanes));
+}
+
 Value* ScalarEmitter::narrowed_to_bf16(Value* value) {
   constexpr std::uint32_t kSubnormal = 0x20;  // of VFPCLASSPS
   llvm::Type* type = storage_type(DType::BF16, kBf16Lanes);

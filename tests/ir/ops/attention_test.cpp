@@ -291,5 +291,11 @@ TEST(Attention, attention_c9) {
   }
 }
 
+TEST(Attention, attention_c10) {
+  const auto x = meta(f64, {1, 1, 1, 1});
+  EXPECT_EQ(error_of("attention", {x, x, x}, {{"bf16", true}}),
+            "attention: C10 bf16 is for a result of f32 or bf16: expected f32 or bf16, got f64");
+}
+
 }  // namespace
 }  // namespace heddle::testing
