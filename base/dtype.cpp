@@ -12,25 +12,33 @@ namespace {
 struct Row {
   std::string_view name;
   std::size_t bytes;
-  int rank;  ///< place in the promotion order; u8 and i8, f16 and bf16 share one
+  int rank;  ///< place in the promotion order, of which integers share one, and f16 and bf16 one
 };
 
 // In the order of the enumeration.
-constexpr std::array<Row, std::size(kAllDTypes)> kRows = {{{"f32", 4, 7},
-                                                           {"f64", 8, 8},
-                                                           {"f16", 2, 6},
-                                                           {"bf16", 2, 6},
+constexpr std::array<Row, std::size(kAllDTypes)> kRows = {{{"f32", 4, 3},
+                                                           {"f64", 8, 4},
+                                                           {"f16", 2, 2},
+                                                           {"bf16", 2, 2},
                                                            {"i8", 1, 1},
                                                            {"u8", 1, 1},
-                                                           {"i16", 2, 2},
-                                                           {"i32", 4, 3},
-                                                           {"i64", 8, 4},
-                                                           {"bool", 1, 0}}};
+                                                           {"i16", 2, 1},
+                                                           {"i32", 4, 1},
+                                                           {"i64", 8, 1},
+                                                           {"bool", 1, 0},
+                                                           {"u16", 2, 1},
+                                                           {"u32", 4, 1},
+                                                           {"u64", 8, 1}}};
 
 const Row& row(DType dtype) {
   const auto index = static_cast<std::size_t>(dtype);
   HD_CHECK(index < kRows.size(), "dtype " + std::to_string(index));
   return kRows[index];
+}
+
+/// The signed integer of so many bytes, at most 8.
+DType signed_of(std::size_t bytes) {
+  return bytes == 2 ? DType::I16 : bytes == 4 ? DType::I32 : DType::I64;
 }
 
 std::string all_names() {
@@ -57,7 +65,12 @@ DType dtype_from_name(std::string_view name) {
 DType promote(DType a, DType b) {
   if (a == b) return a;
   if (row(a).rank != row(b).rank) return row(a).rank > row(b).rank ? a : b;
-  return is_floating(a) ? DType::F32 : DType::I16;
+  if (is_floating(a)) return DType::F32;
+  if (is_signed(a) == is_signed(b)) return size_of(a) > size_of(b) ? a : b;
+  const DType with_sign = is_signed(a) ? a : b;
+  const DType without = is_signed(a) ? b : a;
+  const DType holds = signed_of(2 * size_of(without));
+  return size_of(with_sign) > size_of(holds) ? with_sign : holds;
 }
 
 DType accumulator_of(DType dtype) {

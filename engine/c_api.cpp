@@ -30,10 +30,10 @@ struct heddle_engine {
 namespace {
 
 hd::DType to_dtype(std::int64_t dtype) {
-  if (dtype < HEDDLE_F32 || dtype > HEDDLE_BOOL)
+  if (dtype < HEDDLE_F32 || dtype > HEDDLE_U64)
     throw hd::DTypeError({.what = "heddle_dtype",
                           .where = {},
-                          .expected = "HEDDLE_F32 to HEDDLE_BOOL",
+                          .expected = "HEDDLE_F32 to HEDDLE_U64",
                           .got = std::to_string(dtype)});
   return static_cast<hd::DType>(dtype);
 }

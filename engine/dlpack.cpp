@@ -22,7 +22,8 @@ struct DTypeCode {
 constexpr DTypeCode kDTypes[] = {
     {f32, kDlFloat, 32}, {f64, kDlFloat, 64},   {f16, kDlFloat, 16}, {bf16, kDlBfloat, 16},
     {i8, kDlInt, 8},     {u8, kDlUInt, 8},      {i16, kDlInt, 16},   {i32, kDlInt, 32},
-    {i64, kDlInt, 64},   {boolean, kDlBool, 8},
+    {i64, kDlInt, 64},   {boolean, kDlBool, 8}, {u16, kDlUInt, 16},  {u32, kDlUInt, 32},
+    {u64, kDlUInt, 64},
 };
 
 template <typename E>
@@ -36,7 +37,8 @@ template <typename E>
 DType dtype_of(const DLDataType& type) {
   for (const DTypeCode& known : kDTypes)
     if (type.lanes == 1 && type.code == known.code && type.bits == known.bits) return known.dtype;
-  fail<DTypeError>("element type", "f32, f64, f16, bf16, i8, u8, i16, i32, i64 or bool of one lane",
+  fail<DTypeError>("element type",
+                   "f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64 or bool of one lane",
                    fmt::format("code {}, {} bits, {} lanes", type.code, type.bits, type.lanes));
 }
 

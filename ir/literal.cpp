@@ -68,6 +68,8 @@ T from_double(double value) {
     return T(round_to_odd(value));
   else if constexpr (std::is_floating_point_v<T>)
     return static_cast<T>(value);
+  else if (std::is_same_v<T, std::uint64_t> && value >= 0x1p63)
+    return value < 0x1p64 ? static_cast<T>(value) : std::numeric_limits<T>::max();
   else
     return static_cast<T>(to_int64(value));
 }

@@ -67,7 +67,7 @@ class Literal {
   }
 
   /// The element at row-major position `position`, whatever the strides. Integers convert exactly
-  /// where double holds them; use at_int for i64.
+  /// where double holds them; use at_int for i64 and u64, of which it gives numbers of 2^63 or more less 2^64.
   double at(std::int64_t position) const;
   std::int64_t at_int(std::int64_t position) const;
   /// Stores with the dtype's rounding (floats to nearest even) or wrapping (integers).
@@ -100,7 +100,7 @@ class Literal {
 };
 
 /// Calls f.template operator()<T>() with the storage type of `dtype`: float, double, base::Half,
-/// base::BFloat16, std::int8_t, std::uint8_t, std::int16_t, std::int32_t, std::int64_t, bool.
+/// base::BFloat16, bool, or the integer of its size and sign.
 template <typename F>
 decltype(auto) dispatch(DType dtype, F&& f) {
   switch (dtype) {
@@ -122,6 +122,12 @@ decltype(auto) dispatch(DType dtype, F&& f) {
       return f.template operator()<std::int32_t>();
     case DType::I64:
       return f.template operator()<std::int64_t>();
+    case DType::U16:
+      return f.template operator()<std::uint16_t>();
+    case DType::U32:
+      return f.template operator()<std::uint32_t>();
+    case DType::U64:
+      return f.template operator()<std::uint64_t>();
     case DType::Bool:
       break;
   }

@@ -57,6 +57,7 @@ std::string element_text(const Literal& literal, std::int64_t position) {
   if (is_floating(literal.dtype())) return float_text(literal.dtype(), literal.at(position));
   const std::int64_t value = literal.at_int(position);
   if (literal.dtype() == boolean) return value ? "true" : "false";
+  if (literal.dtype() == u64) return std::to_string(static_cast<std::uint64_t>(value));
   return std::to_string(value);
 }
 
@@ -70,11 +71,24 @@ std::optional<double> float_value(std::string_view text) {
   return value;
 }
 
-std::optional<std::int64_t> int_value(std::string_view text) {
-  std::int64_t value = 0;
+namespace {
+
+template <typename T>
+std::optional<T> whole_value(std::string_view text) {
+  T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return {};
   return value;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> int_value(std::string_view text) {
+  return whole_value<std::int64_t>(text);
+}
+
+std::optional<std::uint64_t> unsigned_value(std::string_view text) {
+  return whole_value<std::uint64_t>(text);
 }
 
 std::string in_quotes(std::string_view text) {

@@ -17,6 +17,7 @@ std::string element_text(const Literal& literal, std::int64_t position);
 /// The double that `text` is; nothing when it is no number.
 std::optional<double> float_value(std::string_view text);
 std::optional<std::int64_t> int_value(std::string_view text);
+std::optional<std::uint64_t> unsigned_value(std::string_view text);
 
 /// `text` in quotes, with \" \\ \n \t and \xHH for other control characters.
 std::string in_quotes(std::string_view text);

@@ -68,7 +68,7 @@ std::string_view parse_element(TextCursor& cursor) {
   return cursor.number("a number, true or false");
 }
 
-/// Whether `dtype`, of integers, holds `value`.
+/// Whether `dtype`, of integers but u64, holds `value`.
 bool holds(DType dtype, std::int64_t value) {
   const int bits = static_cast<int>(size_of(dtype) * 8);
   if (bits == 64) return true;
@@ -87,9 +87,12 @@ void set_element(TextCursor& cursor, Literal& literal, std::int64_t k, std::stri
   if (is_flag != (literal.dtype() == boolean)) fail("an element of " + dtype);
   if (is_flag) return literal.set_int(k, text == "true");
   if (is_floating(literal.dtype())) return literal.set(k, *float_value(text));
+  if (const auto value = unsigned_value(text); value && literal.dtype() == u64)
+    return literal.set_int(k, static_cast<std::int64_t>(*value));
   const auto value = int_value(text);
   if (!value) fail("an integer");
-  if (!holds(literal.dtype(), *value)) fail("an integer that " + dtype + " holds");
+  if (literal.dtype() == u64 || !holds(literal.dtype(), *value))
+    fail("an integer that " + dtype + " holds");
   literal.set_int(k, *value);
 }
 

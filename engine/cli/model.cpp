@@ -67,12 +67,15 @@ class RandomInputs {
         static_cast<base::BFloat16*>(data)[k] = base::BFloat16(static_cast<float>(normal_(bits_)));
         return;
       case DType::I64:
+      case DType::U64:
         static_cast<std::int64_t*>(data)[k] = bit();
         return;
       case DType::I32:
+      case DType::U32:
         static_cast<std::int32_t*>(data)[k] = bit();
         return;
       case DType::I16:
+      case DType::U16:
         static_cast<std::int16_t*>(data)[k] = static_cast<std::int16_t>(bit());
         return;
       default:

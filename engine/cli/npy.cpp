@@ -20,8 +20,9 @@ struct Code {
   DType dtype;
   std::string_view text;
 };
-constexpr Code kCodes[] = {{f32, "<f4"}, {f64, "<f8"}, {f16, "<f2"}, {i8, "|i1"},     {u8, "|u1"},
-                           {i16, "<i2"}, {i32, "<i4"}, {i64, "<i8"}, {boolean, "|b1"}};
+constexpr Code kCodes[] = {{f32, "<f4"},     {f64, "<f8"}, {f16, "<f2"}, {i8, "|i1"},
+                           {u8, "|u1"},      {i16, "<i2"}, {i32, "<i4"}, {i64, "<i8"},
+                           {boolean, "|b1"}, {u16, "<u2"}, {u32, "<u4"}, {u64, "<u8"}};
 
 [[noreturn]] void fail(const std::string& path, std::string expected, std::string got) {
   throw ParseError({.what = "read " + path,

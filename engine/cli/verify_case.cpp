@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -26,6 +27,14 @@ std::vector<Tensor> read_set(const fs::path& folder, const std::string& prefix) 
   }
 }
 
+/// Data sets of older releases of ONNX hold bf16 as u16 of the same bits.
+Tensor as_wanted(const Tensor& tensor, DType wanted) {
+  if (tensor.dtype() != u16 || wanted != bf16) return tensor;
+  Tensor same = Tensor::empty(bf16, Sizes(tensor.sizes().begin(), tensor.sizes().end()));
+  std::memcpy(same.data(), tensor.data(), static_cast<std::size_t>(tensor.count()) * size_of(u16));
+  return same;
+}
+
 bool close_enough(double got, double want, const Tolerance& tolerance) {
   if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got);
   if (got == want) return true;
@@ -36,8 +45,9 @@ std::string shape_text(const Tensor& tensor) {
   return fmt::format("{}[{}]", heddle::name_of(tensor.dtype()), fmt::join(tensor.sizes(), ", "));
 }
 
-/// Why `got` is not `want`; empty if it is. Integers and bools must be equal.
-std::string difference(const Tensor& got, const Tensor& want, const Tolerance& tolerance) {
+/// Why `got` is not what is wanted; empty if it is. Integers and bools must be equal.
+std::string difference(const Tensor& got, const Tensor& wanted, const Tolerance& tolerance) {
+  const Tensor want = as_wanted(wanted, got.dtype());
   if (shape_text(got) != shape_text(want))
     return fmt::format("expected {}, got {}", shape_text(want), shape_text(got));
   const std::vector<double> left = got.to_doubles();
@@ -55,16 +65,19 @@ class CaseModel {
  public:
   CaseModel(std::string path, const ModelOptions& options)
       : path_(std::move(path)), options_(options.engine_options()) {
-    for (const ValueInfo& info : onnx::load(path_, options_).signature().inputs)
+    for (const ValueInfo& info : onnx::load(path_, options_).signature().inputs) {
       names_.push_back(info.name);
+      dtypes_.push_back(info.dtype);
+    }
   }
 
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs, StepCounts& steps) {
+  std::vector<Tensor> run(std::vector<Tensor> inputs, StepCounts& steps) {
     if (inputs.size() != names_.size())
       throw ArgumentError({.what = "data set: inputs",
                            .where = {},
                            .expected = std::to_string(names_.size()),
                            .got = std::to_string(inputs.size())});
+    for (std::size_t k = 0; k < names_.size(); ++k) inputs[k] = as_wanted(inputs[k], dtypes_[k]);
     onnx::Constants constants;
     while (true) {
       Engine engine = onnx::load(path_, options_, constants);
@@ -112,6 +125,7 @@ class CaseModel {
   std::string path_;
   EngineOptions options_;
   std::vector<std::string> names_;
+  std::vector<DType> dtypes_;
 };
 
 CaseOutcome run_case(const std::string& folder, const ModelOptions& options, Tolerance tolerance) {

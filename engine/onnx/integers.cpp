@@ -23,6 +23,10 @@ SymInt wrapped(const SymInt& number, DType dtype) {
       return static_cast<std::int8_t>(number.value());
     case DType::U8:
       return static_cast<std::uint8_t>(number.value());
+    case DType::U16:
+      return static_cast<std::uint16_t>(number.value());
+    case DType::U32:
+      return static_cast<std::uint32_t>(number.value());
     case DType::Bool:
       return number.value() != 0 ? 1 : 0;
     default:

@@ -104,13 +104,13 @@ Tensor quantised(const Tensor& scaled, const Tensor& zero, std::int64_t bits) {
   const std::int64_t width =
       bits != 0 ? bits : 8 * static_cast<std::int64_t>(heddle::size_of(zero.dtype()));
   const auto values = static_cast<double>(std::int64_t{1} << width);
-  const double least = zero.dtype() == u8 ? 0 : -values / 2;
+  const double least = is_signed(zero.dtype()) ? -values / 2 : 0;
   return cast(clamp(moved, least, least + values - 1), zero.dtype());
 }
 
 Tensor zero_point(const Node& node, std::size_t k, DType otherwise) {
   const Tensor zero = node.has(k) ? node.tensor(k) : Tensor::scalar_int(otherwise, 0);
-  if (zero.dtype() != u8 && zero.dtype() != i8 && zero.dtype() != i16)
+  if (!is_integer(zero.dtype()) || size_of(zero.dtype()) > 2)
     node.unsupported("a zero point of this dtype");
   return zero;
 }

@@ -176,6 +176,12 @@ void copy_values(const TensorProto& proto, DType dtype, void* data, std::int64_t
     case DType::F16:
     case DType::BF16:
       return copy_field<std::uint16_t>(proto.int32_data(), data, count, proto, where);
+    case DType::U16:
+      return copy_field<std::uint16_t>(proto.int32_data(), data, count, proto, where);
+    case DType::U32:
+      return copy_field<std::uint32_t>(proto.uint64_data(), data, count, proto, where);
+    case DType::U64:
+      return copy_field<std::uint64_t>(proto.uint64_data(), data, count, proto, where);
     case DType::U8:
     case DType::Bool:
       return copy_field<std::uint8_t>(proto.int32_data(), data, count, proto, where);
@@ -202,6 +208,12 @@ DType dtype_of_onnx(int data_type, const std::string& where) {
       return i32;
     case TensorProto::INT64:
       return i64;
+    case TensorProto::UINT16:
+      return u16;
+    case TensorProto::UINT32:
+      return u32;
+    case TensorProto::UINT64:
+      return u64;
     case TensorProto::BOOL:
       return boolean;
     case TensorProto::FLOAT16:
@@ -217,9 +229,9 @@ DType dtype_of_onnx(int data_type, const std::string& where) {
   throw UnsupportedError(
       {.what = "ONNX element type",
        .where = where,
-       .expected =
-           "float, double, float16, bfloat16, int2, uint2, int4, uint4, int8, uint8, int16, int32, "
-           "int64 or bool",
+       .expected = "float, double, float16, bfloat16, int2, uint2, int4, uint4, int8, uint8, "
+                   "int16, uint16, "
+                   "int32, uint32, int64, uint64 or bool",
        .got = known ? TensorProto::DataType_Name(static_cast<TensorProto::DataType>(data_type))
                     : std::to_string(data_type)});
 }

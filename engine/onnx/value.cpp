@@ -16,9 +16,10 @@ constexpr std::int64_t kMaxInts = 128;
 /// Longer tensors of numbers of less than a byte stay packed.
 constexpr std::int64_t kMaxUnpacked = 64;
 
+/// Those of u64 have no place among sizes.
 bool holds_ints(const Tensor& tensor) {
-  return !tensor.is_symbolic() && !is_floating(tensor.dtype()) && tensor.rank() <= 1 &&
-         tensor.count() <= kMaxInts;
+  return !tensor.is_symbolic() && !is_floating(tensor.dtype()) && tensor.dtype() != u64 &&
+         tensor.rank() <= 1 && tensor.count() <= kMaxInts;
 }
 
 template <typename T>
@@ -45,6 +46,10 @@ SymInts read_ints(const Tensor& any) {
       return read_as<std::int16_t>(tensor);
     case DType::I8:
       return read_as<std::int8_t>(tensor);
+    case DType::U32:
+      return read_as<std::uint32_t>(tensor);
+    case DType::U16:
+      return read_as<std::uint16_t>(tensor);
     case DType::Bool:
       return read_truths(tensor);
     default:
@@ -72,6 +77,10 @@ Tensor write_ints(const SymInts& ints, DType dtype, Sizes sizes) {
       return write_as<std::int8_t>(ints, std::move(sizes));
     case DType::U8:
       return write_as<std::uint8_t>(ints, std::move(sizes));
+    case DType::U16:
+      return write_as<std::uint16_t>(ints, std::move(sizes));
+    case DType::U32:
+      return write_as<std::uint32_t>(ints, std::move(sizes));
     case DType::Bool:
       return write_as<bool>(ints, std::move(sizes));
     default:

@@ -22,12 +22,24 @@ Literal literal_of(DType dtype, const Sizes& sizes, const std::vector<double>& v
   return result;
 }
 
-Literal literal_of(DType dtype, const Sizes& sizes, const std::vector<std::int64_t>& values) {
+namespace {
+
+template <typename T>
+Literal literal_of_whole(DType dtype, const Sizes& sizes, const std::vector<T>& values) {
   Literal result(dtype, sizes);
   for (std::size_t k = 0; k < values.size(); ++k) {
-    result.set_int(static_cast<std::int64_t>(k), values[k]);
+    result.set_int(static_cast<std::int64_t>(k), static_cast<std::int64_t>(values[k]));
   }
   return result;
+}
+
+}  // namespace
+
+Literal literal_of(DType dtype, const Sizes& sizes, const std::vector<std::int64_t>& values) {
+  return literal_of_whole(dtype, sizes, values);
+}
+Literal literal_of(DType dtype, const Sizes& sizes, const std::vector<std::uint64_t>& values) {
+  return literal_of_whole(dtype, sizes, values);
 }
 
 AxisCut cut_at(const Sizes& sizes, std::int64_t axis) {

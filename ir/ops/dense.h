@@ -35,13 +35,15 @@ std::vector<T> dense(const Literal& tensor) {
 /// A tensor of the values in row-major order, rounded or wrapped to `dtype`.
 Literal literal_of(DType dtype, const Sizes& sizes, const std::vector<double>& values);
 Literal literal_of(DType dtype, const Sizes& sizes, const std::vector<std::int64_t>& values);
+Literal literal_of(DType dtype, const Sizes& sizes, const std::vector<std::uint64_t>& values);
 
 /// Calls f.template operator()<T>() with the type to compute `dtype` in: double for floats,
-/// std::int64_t for the rest. Sums and products of integers wrap modulo 2^64, so modulo their own
+/// std::uint64_t for u64 and std::int64_t for the rest. Sums and products of integers wrap modulo 2^64, so modulo their own
 /// width too.
 template <typename F>
 decltype(auto) with_number(DType dtype, F&& f) {
   if (is_floating(dtype)) return f.template operator()<double>();
+  if (dtype == DType::U64) return f.template operator()<std::uint64_t>();
   return f.template operator()<std::int64_t>();
 }
 
@@ -53,8 +55,11 @@ inline std::int64_t plus(std::int64_t a, std::int64_t b) {
 inline std::int64_t times(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
 }
+inline std::uint64_t plus(std::uint64_t a, std::uint64_t b) { return a + b; }
+inline std::uint64_t times(std::uint64_t a, std::uint64_t b) { return a * b; }
 inline bool is_nan(double value) { return value != value; }
 inline bool is_nan(std::int64_t) { return false; }
+inline bool is_nan(std::uint64_t) { return false; }
 
 /// A row-major tensor cut at one axis: element (o, k, i) lies at (o * length + k) * inner + i.
 struct AxisCut {

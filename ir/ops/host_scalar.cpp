@@ -31,8 +31,12 @@ std::int64_t wrapped(DType dtype, std::int64_t value) {
       return static_cast<std::uint8_t>(value);
     case DType::I16:
       return static_cast<std::int16_t>(value);
+    case DType::U16:
+      return static_cast<std::uint16_t>(value);
     case DType::I32:
       return static_cast<std::int32_t>(value);
+    case DType::U32:
+      return static_cast<std::uint32_t>(value);
     case DType::Bool:
       return value != 0 ? 1 : 0;
     default:
@@ -53,6 +57,10 @@ std::int64_t highest(DType dtype) {
 
 std::int64_t saturated(DType dtype, double value) {
   if (std::isnan(value)) return 0;
+  if (dtype == DType::U64) {
+    if (value >= 0x1p64) return -1;
+    return value <= 0 ? 0 : static_cast<std::int64_t>(static_cast<std::uint64_t>(value));
+  }
   // 2^63 is the first double above the i64 range, and compares exactly.
   if (value >= static_cast<double>(highest(dtype))) return highest(dtype);
   if (value <= static_cast<double>(lowest(dtype))) return lowest(dtype);
@@ -185,6 +193,8 @@ std::optional<bool> comparison(ScalarOp op, T a, T b) {
 }
 
 std::optional<std::int64_t> unary_integer(ScalarOp op, DType dtype, std::int64_t x) {
+  if (dtype == DType::U64 && op == ScalarOp::Abs) return x;
+  if (dtype == DType::U64 && op == ScalarOp::Sign) return x != 0 ? 1 : 0;
   const auto negated = static_cast<std::int64_t>(-static_cast<std::uint64_t>(x));
   switch (op) {
     case ScalarOp::Neg:
@@ -218,15 +228,20 @@ std::int64_t floored_remainder(std::int64_t a, std::int64_t b) {
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
-/// a^b modulo 2^64; for b < 0 the real power rounded towards zero, and 0^b = 0.
+/// a^b modulo 2^64.
+std::uint64_t power(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t result = 1;
+  for (; b != 0; b >>= 1, a *= a) {
+    if (b & 1) result *= a;
+  }
+  return result;
+}
+
+/// The same; for b < 0 the real power rounded towards zero, and 0^b = 0.
 std::int64_t power(std::int64_t a, std::int64_t b) {
   if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;
-  auto square = static_cast<std::uint64_t>(a);
-  std::uint64_t result = 1;
-  for (; b != 0; b >>= 1, square *= square) {
-    if (b & 1) result *= square;
-  }
-  return static_cast<std::int64_t>(result);
+  return static_cast<std::int64_t>(
+      power(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
 }
 
 bool shifts_all_out(DType dtype, std::int64_t count) {
@@ -240,13 +255,36 @@ std::int64_t shifted_left(DType dtype, std::int64_t a, std::int64_t count) {
 
 std::int64_t shifted_right(DType dtype, std::int64_t a, std::int64_t count) {
   if (shifts_all_out(dtype, count)) return a < 0 ? -1 : 0;
-  return a >> count;  // `a` is sign-extended from signed dtypes, zero-extended from u8
+  return a >> count;  // `a` is sign-extended from signed dtypes, zero-extended from others
+}
+
+/// Where operands of u64 are not treated as others are.
+std::optional<std::uint64_t> binary_u64(ScalarOp op, std::uint64_t a, std::uint64_t b) {
+  switch (op) {
+    case ScalarOp::Div:
+      return b == 0 ? 0 : a / b;
+    case ScalarOp::Mod:
+    case ScalarOp::Rem:
+      return b == 0 ? 0 : a % b;
+    case ScalarOp::Pow:
+      return power(a, b);
+    case ScalarOp::Max:
+      return a < b ? b : a;
+    case ScalarOp::Min:
+      return b < a ? b : a;
+    case ScalarOp::Shr:
+      return b >= 64 ? 0 : a >> b;
+    default:
+      return std::nullopt;
+  }
 }
 
 std::optional<std::int64_t> binary_integer(ScalarOp op, DType dtype, std::int64_t a,
                                            std::int64_t b) {
   const auto ua = static_cast<std::uint64_t>(a);
   const auto ub = static_cast<std::uint64_t>(b);
+  if (dtype == DType::U64)
+    if (const auto result = binary_u64(op, ua, ub)) return static_cast<std::int64_t>(*result);
   switch (op) {
     case ScalarOp::Add:
       return static_cast<std::int64_t>(ua + ub);
@@ -301,7 +339,10 @@ HostScalar apply_binary(ScalarOp op, const HostScalar& a, const HostScalar& b) {
       return HostScalar::of_real(a.dtype, *result);
     }
   } else {
-    if (const auto truth = comparison(op, a.integer, b.integer)) return HostScalar::of_bool(*truth);
+    const auto truth = a.dtype == DType::U64 ? comparison(op, static_cast<std::uint64_t>(a.integer),
+                                                          static_cast<std::uint64_t>(b.integer))
+                                             : comparison(op, a.integer, b.integer);
+    if (truth) return HostScalar::of_bool(*truth);
     if (const auto result = binary_integer(op, a.dtype, a.integer, b.integer)) {
       return HostScalar::of_integer(a.dtype, *result);
     }
@@ -350,6 +391,11 @@ HostScalar convert(const HostScalar& value, DType dtype) {
     return HostScalar::of_integer(dtype, saturated(dtype, value.real));
   }
   if (!is_floating(dtype)) return HostScalar::of_integer(dtype, value.integer);
+  if (value.dtype == DType::U64) {
+    const auto number = static_cast<std::uint64_t>(value.integer);
+    return HostScalar::of_real(
+        dtype, dtype == DType::F64 ? static_cast<double>(number) : static_cast<float>(number));
+  }
   if (dtype == DType::F64) return HostScalar::of_real(dtype, static_cast<double>(value.integer));
   return HostScalar::of_real(dtype, static_cast<float>(value.integer));
 }

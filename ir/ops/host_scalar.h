@@ -12,7 +12,7 @@
 namespace heddle::ir::ops {
 
 /// A value of one dtype. Floats live in `real`, already rounded to the dtype; integers and bools (0
-/// or 1) live in `integer`, already wrapped to the dtype.
+/// or 1) live in `integer`, already wrapped to the dtype; the upper half of u64 as negative numbers of the same bits.
 struct HostScalar {
   DType dtype = DType::F32;
   double real = 0.0;

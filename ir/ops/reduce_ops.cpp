@@ -84,6 +84,7 @@ ops::HostScalar identity(ReduceOp reduce, DType element, DType dtype) {
 /// The dtype that the definition combines in: wide enough that only the last rounding shows.
 DType wide(DType dtype) {
   if (dtype == DType::Bool) return dtype;
+  if (dtype == DType::U64) return dtype;
   return is_floating(dtype) ? DType::F64 : DType::I64;
 }
 

@@ -194,6 +194,7 @@ static __device__ __forceinline__ void hd_report(int* status, int code) {
 // The type that wraps where T would overflow.
 template <class T> struct hd_wrapping { typedef unsigned int type; };
 template <> struct hd_wrapping<long long> { typedef unsigned long long type; };
+template <> struct hd_wrapping<unsigned long long> { typedef unsigned long long type; };
 template <> struct hd_wrapping<float> { typedef float type; };
 template <> struct hd_wrapping<double> { typedef double type; };
 
@@ -267,6 +268,14 @@ static __device__ __forceinline__ long long hd_power(long long a, long long b) {
   long long result = 1;
   for (; b != 0; b >>= 1, a = hd_mul(a, a))
     if ((b & 1) != 0) result = hd_mul(result, a);
+  return result;
+}
+
+static __device__ __forceinline__ unsigned long long hd_unsigned_power(unsigned long long a,
+                                                                       unsigned long long b) {
+  unsigned long long result = 1;
+  for (; b != 0; b >>= 1, a *= a)
+    if ((b & 1) != 0) result *= a;
   return result;
 }
 

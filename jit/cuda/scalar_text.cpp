@@ -147,7 +147,7 @@ std::string integer_op_text(ScalarOp op, DType dtype, Operands v) {
     case ScalarOp::Xor:
       return infix("^", v);
     case ScalarOp::Pow:
-      return "(" + type + ")" + call("hd_power", v);
+      return "(" + type + ")" + call(dtype == DType::U64 ? "hd_unsigned_power" : "hd_power", v);
     case ScalarOp::Fma:
       return "hd_add(" + call("hd_mul", v.subspan(0, 2)) + ", " + v[2] + ")";
     case ScalarOp::IsNan:
@@ -244,6 +244,12 @@ std::string storage_type(DType dtype) {
       return "int";
     case DType::I64:
       return "long long";
+    case DType::U16:
+      return "unsigned short";
+    case DType::U32:
+      return "unsigned int";
+    case DType::U64:
+      return "unsigned long long";
   }
   return {};
 }

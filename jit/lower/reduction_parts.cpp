@@ -110,7 +110,7 @@ Value place_in_parts(ir::GraphBuilder& builder, const Node& arg, Value x, std::i
 
 IntegerRange integer_range(DType dtype) {
   const int bits = static_cast<int>(size_of(dtype) * 8);
-  if (!is_signed(dtype)) return {0, (std::int64_t{1} << bits) - 1};
+  if (!is_signed(dtype)) return {0, bits == 64 ? -1 : (std::int64_t{1} << bits) - 1};
   const std::int64_t low = std::numeric_limits<std::int64_t>::min() >> (64 - bits);
   return {low, ~low};
 }

@@ -118,8 +118,8 @@ TEST(DLPack, WhatIsRefusedStaysTheCallers) {
   tensor.device = {1, 0};
   tensor.dtype = {5, 64, 1};
   EXPECT_EQ(refused(std::type_identity<hd::DTypeError>()),
-            "from_dlpack: element type: expected f32, f64, f16, bf16, i8, u8, i16, i32, i64 or "
-            "bool of one "
+            "from_dlpack: element type: expected f32, f64, f16, bf16, i8, u8, i16, u16, i32, "
+            "u32, i64, u64 or bool of one "
             "lane, got code 5, 64 bits, 1 lanes");
   tensor.dtype = {2, 32, 1};
   tensor.byte_offset = 2;

@@ -11,9 +11,9 @@ namespace heddle {
 namespace {
 
 TEST(DType, names_and_sizes) {
-  const std::string_view names[] = {"f32", "f64", "f16", "bf16", "i8",
-                                    "u8",  "i16", "i32", "i64",  "bool"};
-  const std::size_t sizes[] = {4, 8, 2, 2, 1, 1, 2, 4, 8, 1};
+  const std::string_view names[] = {"f32", "f64", "f16",  "bf16", "i8",  "u8", "i16",
+                                    "i32", "i64", "bool", "u16",  "u32", "u64"};
+  const std::size_t sizes[] = {4, 8, 2, 2, 1, 1, 2, 4, 8, 1, 2, 4, 8};
   for (const DType dtype : kAllDTypes) {
     const auto index = static_cast<std::size_t>(dtype);
     EXPECT_EQ(name_of(dtype), names[index]);
@@ -30,7 +30,7 @@ TEST(DType, unknown_name_is_an_error) {
   } catch (const ParseError& error) {
     EXPECT_STREQ(error.what(),
                  "unknown dtype: expected one of f32, f64, f16, bf16, i8, u8, i16, i32, i64, bool, "
-                 "got \"float\"");
+                 "u16, u32, u64, got \"float\"");
   }
 }
 
@@ -39,7 +39,7 @@ TEST(DType, classes_partition) {
     EXPECT_EQ(is_floating(dtype) + is_integer(dtype) + (dtype == boolean), 1) << name_of(dtype);
   }
   EXPECT_TRUE(is_signed(i8) && is_signed(bf16));
-  EXPECT_FALSE(is_signed(u8) || is_signed(boolean));
+  for (const DType dtype : {u8, u16, u32, u64, boolean}) EXPECT_FALSE(is_signed(dtype));
 }
 
 TEST(Promote, whole_table) {
@@ -65,6 +65,25 @@ TEST(Promote, whole_table) {
   }
 }
 
+TEST(Promote, unsigned_integers) {
+  // Row and column: u8 u16 u32 u64 i8 i16 i32 i64.
+  const DType order[] = {u8, u16, u32, u64, i8, i16, i32, i64};
+  const DType want[8][8] = {
+      {u8, u16, u32, u64, i16, i16, i32, i64},  {u16, u16, u32, u64, i32, i32, i32, i64},
+      {u32, u32, u32, u64, i64, i64, i64, i64}, {u64, u64, u64, u64, i64, i64, i64, i64},
+      {i16, i32, i64, i64, i8, i16, i32, i64},  {i16, i32, i64, i64, i16, i16, i32, i64},
+      {i32, i32, i64, i64, i32, i32, i32, i64}, {i64, i64, i64, i64, i64, i64, i64, i64},
+  };
+  for (std::size_t a = 0; a < 8; ++a)
+    for (std::size_t b = 0; b < 8; ++b)
+      EXPECT_EQ(promote(order[a], order[b]), want[a][b])
+          << name_of(order[a]) << ", " << name_of(order[b]);
+  for (const DType dtype : {u16, u32, u64}) {
+    EXPECT_EQ(promote(boolean, dtype), dtype);
+    for (const DType real : {f16, bf16, f32, f64}) EXPECT_EQ(promote(dtype, real), real);
+  }
+}
+
 TEST(Promote, three_operands_in_any_order) {
   for (const DType a : kAllDTypes) {
     for (const DType b : kAllDTypes) {
@@ -82,7 +101,8 @@ TEST(DType, accumulators) {
   EXPECT_EQ(accumulator_of(f32), f32);
   EXPECT_EQ(accumulator_of(f64), f64);
   EXPECT_EQ(accumulator_of(boolean), boolean);
-  for (const DType dtype : {i8, u8, i16, i32, i64}) EXPECT_EQ(accumulator_of(dtype), i64);
+  for (const DType dtype : {i8, u8, i16, u16, i32, u32, i64, u64})
+    EXPECT_EQ(accumulator_of(dtype), i64);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr DType kDTypes[] = {f32, f64, f16, bf16, i8, u8, i16, i32, i64, boolean};
+constexpr DType kDTypes[] = {f32, f64, f16, bf16, i8, u8, i16, i32, i64, boolean, u16, u32, u64};
 
 /// 0 at every third place, else 1, by number of the element.
 Tensor thirds(DType dtype, const Sizes& sizes) {

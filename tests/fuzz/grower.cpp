@@ -41,6 +41,12 @@ double wrapped(double bound, DType dtype) {
       return bound > 32767 ? 32768.0 : bound;
     case DType::I32:
       return bound > 2147483647.0 ? 2147483648.0 : bound;
+    case DType::U16:
+      return 65535;
+    case DType::U32:
+      return 4294967295.0;
+    case DType::U64:
+      return 1.85e19;
     default:
       return std::min(bound, 9.3e18);
   }
@@ -74,7 +80,8 @@ Grower::Grower(std::uint32_t seed) : random_(seed * 2654435761u + 17u), builder_
   specials_ = chance(15);
   strided_ = chance(35);
   parameters_ = chance(20);
-  static const DType kMain[] = {f32, f32, f32, f64, f16, bf16, i32, i64, i8, u8, i16, boolean};
+  static const DType kMain[] = {f32, f32, f32, f64, f16, bf16, i32,    i64,
+                                i8,  u8,  i16, u16, u32, u64,  boolean};
   main_dtype_ = one_of(kMain);
   const int calls = 1 + pick(3);
   static const std::int64_t kFirst[] = {0, 1, 2, 3, 5, 8, 17};

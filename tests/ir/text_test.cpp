@@ -106,6 +106,8 @@ TEST(Text, NumbersReadBackExactly) {
   }
   EXPECT_EQ(ir::print(ir::parse("graph @m() { %k = const 9223372036854775807: i64 return %k }")),
             "graph @m() {\n  %k = const 9223372036854775807: i64\n  return %k\n}\n");
+  EXPECT_EQ(ir::print(ir::parse("graph @m() { %k = const 18446744073709551615: u64 return %k }")),
+            "graph @m() {\n  %k = const 18446744073709551615: u64\n  return %k\n}\n");
 }
 
 TEST(Text, ScalarsThatNobodyNamedStandInOperandLists) {

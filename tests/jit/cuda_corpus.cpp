@@ -169,6 +169,12 @@ double CorpusBuffer::number(std::int64_t k) const {
       return get<std::int32_t>(at);
     case DType::I64:
       return static_cast<double>(get<std::int64_t>(at));
+    case DType::U16:
+      return get<std::uint16_t>(at);
+    case DType::U32:
+      return get<std::uint32_t>(at);
+    case DType::U64:
+      return static_cast<double>(get<std::uint64_t>(at));
   }
   return 0;
 }
@@ -197,6 +203,12 @@ void CorpusBuffer::set(std::int64_t k, double value) {
       return put(at, static_cast<std::int32_t>(value));
     case DType::I64:
       return put(at, static_cast<std::int64_t>(value));
+    case DType::U16:
+      return put(at, static_cast<std::uint16_t>(value));
+    case DType::U32:
+      return put(at, static_cast<std::uint32_t>(value));
+    case DType::U64:
+      return put(at, static_cast<std::uint64_t>(value));
   }
 }
 

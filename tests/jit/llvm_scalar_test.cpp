@@ -41,7 +41,12 @@ void append(Bytes& bytes, const HostScalar& value) {
       return append(bytes, static_cast<std::int16_t>(value.integer));
     case DType::I32:
       return append(bytes, static_cast<std::int32_t>(value.integer));
+    case DType::U16:
+      return append(bytes, static_cast<std::uint16_t>(value.integer));
+    case DType::U32:
+      return append(bytes, static_cast<std::uint32_t>(value.integer));
     case DType::I64:
+    case DType::U64:
       return append(bytes, value.integer);
     default:
       return append(bytes, static_cast<std::uint8_t>(value.integer));
@@ -71,7 +76,12 @@ HostScalar element(DType dtype, const Bytes& bytes, std::size_t k) {
       return HostScalar::of_integer(dtype, read<std::int16_t>(bytes, k));
     case DType::I32:
       return HostScalar::of_integer(dtype, read<std::int32_t>(bytes, k));
+    case DType::U16:
+      return HostScalar::of_integer(dtype, read<std::uint16_t>(bytes, k));
+    case DType::U32:
+      return HostScalar::of_integer(dtype, read<std::uint32_t>(bytes, k));
     case DType::I64:
+    case DType::U64:
       return HostScalar::of_integer(dtype, read<std::int64_t>(bytes, k));
     default:
       return HostScalar::of_integer(dtype, read<std::uint8_t>(bytes, k));
@@ -189,7 +199,7 @@ Inputs combinations(const std::vector<DType>& dtypes) {
 
 /// out[i] = op(in0[i], in1[i], …), or a conversion of in0 when there is no op.
 CompiledNest compile_op(std::optional<ScalarOp> op, const std::vector<DType>& operands,
-                        DType result, ForStmt::Kind kind) {
+                        DType result, ForStmt::Kind kind, std::int64_t vector_bytes) {
   NestBuilder b("op");
   b.nest().size_count = 1;
   const SymExpr n = SymExpr::size(0);
@@ -203,7 +213,7 @@ CompiledNest compile_op(std::optional<ScalarOp> op, const std::vector<DType>& op
   for (NestBufferId id : in) values.push_back(b.load(id, i));
   b.store(out, i, op ? b.apply(*op, values) : b.convert(values[0], result));
   b.end_for();
-  return CompiledNest(b.finish());
+  return CompiledNest(b.finish(), vector_bytes);
 }
 
 std::string describe(const HostScalar& value) {
@@ -214,8 +224,10 @@ void expect_op(std::optional<ScalarOp> op, const std::vector<DType>& operands, D
                double ulps) {
   Inputs inputs = combinations(operands);
   const std::size_t count = inputs.values[0].size();
-  for (auto kind : {ForStmt::Kind::Vector, ForStmt::Kind::Serial}) {
-    const CompiledNest code = compile_op(op, operands, result, kind);
+  const std::pair<ForStmt::Kind, std::int64_t> ways[] = {
+      {ForStmt::Kind::Vector, 64}, {ForStmt::Kind::Vector, 32}, {ForStmt::Kind::Serial, 64}};
+  for (const auto& [kind, vector_bytes] : ways) {
+    const CompiledNest code = compile_op(op, operands, result, kind, vector_bytes);
     Bytes out(count * size_of(result));
     std::vector<void*> buffers;
     for (Bytes& bytes : inputs.bytes) buffers.push_back(bytes.data());
@@ -233,8 +245,8 @@ void expect_op(std::optional<ScalarOp> op, const std::vector<DType>& operands, D
       const HostScalar got = element(result, out, k);
       ASSERT_TRUE(close(got, want, ulps))
           << (op ? ir::name_of(*op) : "convert") << " of " << name_of(operands.back()) << text
-          << (kind == ForStmt::Kind::Vector ? " (vector)" : " (serial)") << " gives "
-          << describe(got) << ", not " << describe(want);
+          << (kind == ForStmt::Kind::Vector ? " (vector)" : " (serial)") << " of " << vector_bytes
+          << " bytes gives " << describe(got) << ", not " << describe(want);
     }
   }
 }

@@ -11,7 +11,10 @@ import subprocess
 import sys
 
 FOLDER = "/usr/share/libonnx-testdata/data/node"
-LEAST_PASSED = 840
+LEAST_PASSED = 865
+# Data sets that are not what the cases say: bf16 that is cut off in place of rounded, and a "like" of other sizes than the model's.
+NOT_AS_SAID = {"test_cast_FLOAT_to_BFLOAT16", "test_castlike_BFLOAT16_to_FLOAT", "test_castlike_BFLOAT16_to_FLOAT_expanded",
+               "test_castlike_FLOAT_to_BFLOAT16", "test_castlike_FLOAT_to_BFLOAT16_expanded"}
 
 
 def main():
@@ -22,16 +25,17 @@ def main():
         return 77
     ran = subprocess.run([command, "verify", folder, "--json"], stdout=subprocess.PIPE, text=True)
     result = json.loads(ran.stdout)
+    failed = {case["case"] for case in result["cases"] if case["result"] == "FAIL"}
     for case in result["cases"]:
-        if case["result"] == "FAIL":
+        if case["case"] in failed - NOT_AS_SAID:
             print(f"FAIL {case['case']}: {case['reason']}")
     counts = {key: value for key, value in result.items() if key != "cases"}
     print(counts)
     wrong = []
-    if ran.returncode != 0:
+    if ran.returncode not in (0, 1 if failed else 0):
         wrong.append(f"exit code {ran.returncode}")
-    if result["failed"] != 0:
-        wrong.append(f"{result['failed']} failed")
+    if failed - NOT_AS_SAID:
+        wrong.append(f"{len(failed - NOT_AS_SAID)} failed")
     if result["passed"] < LEAST_PASSED:
         wrong.append(f"only {result['passed']} passed, {LEAST_PASSED} are known to")
     if result["evaluator_steps"] != 0:

@@ -198,7 +198,7 @@ TEST_F(ModelText, TypesThatAreNoTensors) {
       TensorProto::STRING);
   EXPECT_EQ(text_of_load<UnsupportedError>(text),
             "ONNX element type at x: expected float, double, float16, bfloat16, int2, uint2, int4, "
-            "uint4, int8, uint8, int16, int32, int64 or bool, got STRING");
+            "uint4, int8, uint8, int16, uint16, int32, uint32, int64, uint64 or bool, got STRING");
 }
 
 TEST_F(ModelText, OperandsOfDifferentDTypes) {

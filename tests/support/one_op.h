@@ -75,6 +75,6 @@ ir::Literal ints(DType dtype, ir::Sizes sizes, const std::vector<std::int64_t>& 
 ir::TensorMeta meta(DType dtype, ir::Dims sizes);
 
 inline constexpr DType kFloats[] = {f32, f64, f16, bf16};
-inline constexpr DType kNumbers[] = {f32, f64, f16, bf16, i8, u8, i16, i32, i64};
+inline constexpr DType kNumbers[] = {f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64};
 
 }  // namespace heddle::testing

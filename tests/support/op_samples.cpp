@@ -203,7 +203,7 @@ void add_concats(Samples& samples) {
 
 void add_gathers(Samples& samples) {
   const Literal x = noise(f32, {4, 3, 5});
-  for (const DType dtype : {i8, u8, i16, i32, i64}) {
+  for (const DType dtype : {i8, u8, i16, u16, i32, u32, i64, u64}) {
     const bool negative = is_signed(dtype);
     const Literal picked = ints(dtype, {2, 2}, {2, negative ? -1 : 1, 0, negative ? -3 : 2});
     for (const std::int64_t axis : {0, 1, -1}) {

@@ -12,7 +12,7 @@ using Ints = std::vector<std::int64_t>;
 
 std::vector<DType> all_dtypes() { return {std::begin(kAllDTypes), std::end(kAllDTypes)}; }
 std::vector<DType> floats() { return {std::begin(kFloats), std::end(kFloats)}; }
-std::vector<DType> integers() { return {i8, u8, i16, i32, i64}; }
+std::vector<DType> integers() { return {i8, u8, i16, u16, i32, u32, i64, u64}; }
 std::vector<DType> numbers() { return {std::begin(kNumbers), std::end(kNumbers)}; }
 std::vector<DType> bools() { return {boolean}; }
 

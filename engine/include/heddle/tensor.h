@@ -144,6 +144,18 @@ constexpr DType dtype_of<std::int16_t>() {
   return i16;
 }
 template <>
+constexpr DType dtype_of<std::uint16_t>() {
+  return u16;
+}
+template <>
+constexpr DType dtype_of<std::uint32_t>() {
+  return u32;
+}
+template <>
+constexpr DType dtype_of<std::uint64_t>() {
+  return u64;
+}
+template <>
 constexpr DType dtype_of<std::int32_t>() {
   return i32;
 }

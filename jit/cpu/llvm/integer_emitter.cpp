@@ -89,6 +89,7 @@ Value* ScalarEmitter::binary_integer(ScalarOp op, DType dtype, Value* a, Value* 
     case ScalarOp::Shr:
       return shift(op, dtype, a, b);
     case ScalarOp::Pow: {
+      if (dtype == DType::U64) return call_lanes("heddle_u64_pow", std::array{a, b});
       Value* result = call_lanes("heddle_i64_pow", std::array{convert(a, dtype, DType::I64),
                                                               convert(b, dtype, DType::I64)});
       return convert(result, DType::I64, dtype);
@@ -113,8 +114,10 @@ Value* ScalarEmitter::divide_integer(ScalarOp op, DType dtype, Value* a, Value* 
     // integer: truncating it is exact.
     const DType real = bits_of(a) <= 16 ? DType::F32 : DType::F64;
     Value* ratio = b_.CreateFDiv(convert(a, dtype, real), convert(divisor, dtype, real));
+    llvm::Type* integer = llvm::FixedVectorType::get(b_.getInt32Ty(), lanes);
+    const bool fits = has_sign || bits_of(a) < 32;
     quotient = b_.CreateTrunc(
-        b_.CreateFPToSI(ratio, llvm::FixedVectorType::get(b_.getInt32Ty(), lanes)), a->getType());
+        fits ? b_.CreateFPToSI(ratio, integer) : b_.CreateFPToUI(ratio, integer), a->getType());
   } else {
     quotient = has_sign ? b_.CreateSDiv(a, divisor) : b_.CreateUDiv(a, divisor);
   }

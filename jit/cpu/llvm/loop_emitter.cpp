@@ -42,7 +42,8 @@ std::int64_t lowest_integer(DType dtype) {
 
 std::int64_t highest_integer(DType dtype) {
   if (dtype == DType::Bool) return 1;
-  if (dtype == DType::U8) return 255;
+  const std::size_t bits = 8 * size_of(dtype);
+  if (!is_signed(dtype)) return bits == 64 ? -1 : (std::int64_t{1} << bits) - 1;
   return ~lowest_integer(dtype);
 }
 

@@ -9,14 +9,19 @@
 namespace heddle::jit::cpu {
 namespace {
 
-/// a^b modulo 2^64; for b < 0 the real power rounded towards zero, and 0^b = 0.
+/// a^b modulo 2^64.
+std::uint64_t unsigned_power(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t result = 1;
+  for (; b != 0; b >>= 1, a *= a)
+    if ((b & 1) != 0) result *= a;
+  return result;
+}
+
+/// The same; for b < 0 the real power rounded towards zero, and 0^b = 0.
 std::int64_t integer_power(std::int64_t a, std::int64_t b) {
   if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;
-  auto square = static_cast<std::uint64_t>(a);
-  std::uint64_t result = 1;
-  for (; b != 0; b >>= 1, square *= square)
-    if ((b & 1) != 0) result *= square;
-  return static_cast<std::int64_t>(result);
+  return static_cast<std::int64_t>(
+      unsigned_power(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
 }
 
 float sigmoid_f32(float x) {
@@ -73,6 +78,7 @@ const RuntimeSymbol kSymbols[] = {
     {"heddle_f32_atan2", address<Binary32>(::atan2f)},
     {"heddle_f64_atan2", address<Binary64>(::atan2)},
     {"heddle_i64_pow", address(integer_power)},
+    {"heddle_u64_pow", address(unsigned_power)},
     {"heddle_report_index", address(report_index)},
     // What the code generator itself calls: block operations, and roundings on machines without SSE4.1.
     {"memcpy", address<void*(void*, const void*, size_t)>(::memcpy)},

@@ -138,7 +138,7 @@ Value* ScalarEmitter::convert(Value* value, DType from, DType to) {
   if (!is_floating(from) && !is_floating(to))
     return is_signed(from) ? b_.CreateSExtOrTrunc(value, type) : b_.CreateZExtOrTrunc(value, type);
   if (!is_floating(to)) {
-    if (size_of(to) < 8 || lanes < 2 || vector_bytes_ != 32) return cut_off(value, from, to);
+    if (to != DType::I64 || lanes < 2 || vector_bytes_ != 32) return cut_off(value, from, to);
     // Vectors of these have an instruction for i32 only, which most numbers fit.
     Value* size = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, value);
     return either(
@@ -183,14 +183,14 @@ Value* ScalarEmitter::cut_off(Value* value, DType from, DType to) {
   bounded =
       b_.CreateSelect(b_.CreateFCmpOGT(bounded, reals(value, high)), reals(value, high), bounded);
   bounded = b_.CreateSelect(b_.CreateFCmpUNO(value, value), reals(value, 0), bounded);
-  Value* wide =
-      width > 32 && vector_bytes_ == 32 && lanes > 1
-          ? i64_of(bounded)
-          : b_.CreateFPToSI(bounded,
-                            with_lanes(width > 32 ? b_.getInt64Ty() : b_.getInt32Ty(), lanes));
+  llvm::Type* integer = with_lanes(width > 32 ? b_.getInt64Ty() : b_.getInt32Ty(), lanes);
+  Value* wide = is_unsigned && width >= 32 ? b_.CreateFPToUI(bounded, integer)
+                : width > 32 && vector_bytes_ == 32 && lanes > 1
+                    ? i64_of(bounded)
+                    : b_.CreateFPToSI(bounded, integer);
   Value* result = b_.CreateTrunc(wide, compute_type(to, lanes));
   if (value_bits <= mantissa) return result;
-  const std::int64_t largest = width == 64 ? INT64_MAX : INT32_MAX;
+  const std::int64_t largest = is_unsigned ? -1 : width == 64 ? INT64_MAX : INT32_MAX;
   return b_.CreateSelect(b_.CreateFCmpOGE(value, reals(value, beyond)),
                          integers_like(result, largest), result);
 }

@@ -50,6 +50,19 @@ TEST(Convert, RoundsI64ToF32Once) {
   EXPECT_EQ(to(f32, ints(i64, {1}, {x})).at(0), 0x1.000002p60);
 }
 
+TEST(Convert, UnsignedIntegersSaturateAndWrap) {
+  const Literal reals = doubles(f64, {6}, {-1, kNan, 65535.9, 4294967296.0, 0x1p63, 1e20});
+  expect_same(to(u16, reals), ints(u16, {6}, {0, 0, 65535, 65535, 65535, 65535}));
+  expect_same(to(u32, reals), ints(u32, {6}, {0, 0, 65535, 4294967295, 4294967295, 4294967295}));
+  expect_same(to(u64, reals), ints(u64, {6}, {0, 0, 65535, 4294967296, INT64_MIN, -1}));
+  expect_same(to(u32, ints(i64, {2}, {-1, 1LL << 32})), ints(u32, {2}, {4294967295, 0}));
+  expect_same(to(i32, ints(u32, {1}, {4294967295})), ints(i32, {1}, {-1}));
+  expect_same(to(f64, ints(u64, {1}, {-1})), doubles(f64, {1}, {0x1p64}));
+  expect_same(to(f32, ints(u64, {1}, {INT64_MIN + 1})), doubles(f32, {1}, {0x1p63}));
+  expect_same(to(u64, ints(u32, {1}, {4294967295})), ints(u64, {1}, {4294967295}));
+  expect_same(to(u64, ints(i8, {1}, {-1})), ints(u64, {1}, {-1}));
+}
+
 TEST(Convert, EveryPairKeepsZeroAndOne) {
   for (const DType from : kAllDTypes) {
     for (const DType dtype : kAllDTypes) {
