@@ -1,4 +1,5 @@
 // Loads that ask for the next row while a row is gone through again.
+#include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <vector>
@@ -149,6 +150,46 @@ TEST(LlvmRowFetch, PiecesOfRowsFetchTheOnesBeside) {
   EXPECT_EQ(piece_fetches(3136, 4096), 0u) << "the next ones are other rows";
   EXPECT_EQ(piece_fetches(3136, 0), 0u) << "the next ones are the same";
   EXPECT_EQ(piece_fetches(3136, 32, true), 0u);
+}
+
+/// Elements `offsets` of x that 16 lanes share, in a loop over blocks of a row that go on by `step` each.
+std::vector<std::int64_t> block_fetches(std::int64_t step, const std::vector<std::int64_t>& offsets,
+                                        bool is_shared = true) {
+  NestBuilder b("blocks");
+  const Symbol row = b.new_axis(8);
+  b.set_parallel(row, 8);
+  const NestBufferId x = b.add_global(f32, 1 << 16);
+  const NestBufferId y = b.add_global(f32, 1 << 16);
+  const Symbol block = b.begin_for(38, ForStmt::Kind::Serial);
+  const Symbol lane = b.begin_for(16, ForStmt::Kind::Vector);
+  const Symbol plane = b.begin_for(3, ForStmt::Kind::Serial);
+  for (const std::int64_t offset : offsets) {
+    const SymExpr at = SymExpr(row) * 1216 + SymExpr(block) * step + SymExpr(plane) * 608 + offset;
+    b.store(y, SymExpr(row) * 16 + lane, b.load(x, is_shared ? at : at + SymExpr(lane)));
+  }
+  b.end_for();
+  b.end_for();
+  b.end_for();
+  const Nest nest = b.finish();
+  std::vector<std::int64_t> found;
+  for (const auto& [load, distance] : cpu::row_fetches(nest)) {
+    EXPECT_TRUE(distance.is_constant(6 * step));
+    found.push_back(
+        (load->index - SymExpr(row) * 1216 - SymExpr(block) * step - SymExpr(plane) * 608)
+            .constant());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+TEST(LlvmRowFetch, ElementsThatLanesShareFetchBlocksAhead) {
+  using Found = std::vector<std::int64_t>;
+  EXPECT_EQ(block_fetches(16, {-1, 0, 1, 14, 15, 31}), (Found{-1, 15, 31}))
+      << "each line that a block reads once";
+  EXPECT_EQ(block_fetches(8, {0, 1, 2}), Found{0});
+  EXPECT_EQ(block_fetches(7, {0, 1, 2}), Found{}) << "blocks share lines";
+  EXPECT_EQ(block_fetches(256, {0, 1, 2}), Found{}) << "blocks lie apart";
+  EXPECT_EQ(block_fetches(16, {0, 1, 2}, false), Found{}) << "each lane reads its own";
 }
 
 /// The code asks for each line of the next row once, in the main loop alone, and computes the same.

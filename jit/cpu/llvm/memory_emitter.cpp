@@ -255,6 +255,8 @@ void NestEmitter::operator()(const LoadStmt& s) {
     define(s.result, load_lanes(s, access));
     return;
   }
+  if (const auto next = row_fetches_.find(&s); next != row_fetches_.end())
+    fetch(element_address(s.buffer, b_.CreateNSWAdd(access.index, scalar_index(next->second))), 1);
   Value* mask = s.mask == kNoScalar ? nullptr : value(s.mask);
   if (mask == nullptr || lanes_of(mask) == 0) {
     define(s.result, load_scalar(buffer, element_address(s.buffer, access.index), mask));

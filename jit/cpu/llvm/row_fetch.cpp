@@ -85,6 +85,66 @@ void add_piece_fetches(const Nest& nest, const Block& block, const ForStmt* rows
   }
 }
 
+/// Iterations ahead of which their elements are fetched: some hundred cycles.
+constexpr std::int64_t kBlocksAhead = 6;
+constexpr std::int64_t kLineBytes = 64;
+
+/// Loads of elements that all lanes of `lanes` share, and that lie further on with each iteration of `blocks` around it.
+class BlockFetches {
+ public:
+  BlockFetches(const Nest& nest, std::unordered_map<const LoadStmt*, SymExpr>& fetches)
+      : nest_(nest), fetches_(fetches) {}
+
+  void find(const Block& block, const ForStmt* around) {
+    for (const Stmt& statement : block) {
+      if (const auto* branch = std::get_if<IfStmt>(&statement.node)) find(*branch->body, around);
+      const auto* loop = std::get_if<ForStmt>(&statement.node);
+      if (loop == nullptr) continue;
+      if (loop->kind == ForStmt::Kind::Serial) find(*loop->body, loop);
+      if (loop->kind == ForStmt::Kind::Vector && around != nullptr)
+        add(*loop->body, *around, *loop);
+    }
+  }
+
+ private:
+  void add(const Block& block, const ForStmt& blocks, const ForStmt& lanes) {
+    const LoadStmt* last = nullptr;  // that fetches
+    for (const Stmt& statement : block) {
+      if (const auto* loop = std::get_if<ForStmt>(&statement.node)) add(*loop->body, blocks, lanes);
+      const auto* load = std::get_if<LoadStmt>(&statement.node);
+      if (load == nullptr || load->mask != kNoScalar || load->buffer >= nest_.global_count() ||
+          (last != nullptr && are_of_a_line(*last, *load)))
+        continue;
+      const auto step = step_of(*load, blocks, lanes);
+      if (!step) continue;
+      fetches_.emplace(load, *step * kBlocksAhead);
+      last = load;
+    }
+  }
+
+  std::optional<SymExpr> step_of(const LoadStmt& load, const ForStmt& blocks,
+                                 const ForStmt& lanes) const {
+    const auto across = load.index.linear_in(lanes.axis);
+    const auto along = load.index.linear_in(blocks.axis);
+    if (!across || !across->coefficient.is_constant(0) || !along) return std::nullopt;
+    const std::int64_t bytes = along->coefficient.as_constant().value_or(0) * bytes_of(load);
+    const bool fits = bytes >= kLineBytes / 2 && bytes <= kMostPieceBytes;
+    return fits ? std::optional(along->coefficient) : std::nullopt;
+  }
+
+  bool are_of_a_line(const LoadStmt& a, const LoadStmt& b) const {
+    const auto apart = (b.index - a.index).as_constant();
+    return a.buffer == b.buffer && apart && *apart >= 0 && *apart * bytes_of(a) < kLineBytes;
+  }
+
+  std::int64_t bytes_of(const LoadStmt& load) const {
+    return static_cast<std::int64_t>(size_of(nest_.buffers[load.buffer].dtype));
+  }
+
+  const Nest& nest_;
+  std::unordered_map<const LoadStmt*, SymExpr>& fetches_;
+};
+
 }  // namespace
 
 std::unordered_map<const LoadStmt*, SymExpr> row_fetches(const Nest& nest, std::int64_t rows) {
@@ -101,6 +161,7 @@ std::unordered_map<const LoadStmt*, SymExpr> row_fetches(const Nest& nest, std::
     if (const auto distance = next_row(nest, *read)) fetches.emplace(read->load, *distance * rows);
   }
   add_piece_fetches(nest, nest.body, nullptr, fetches);
+  BlockFetches(nest, fetches).find(nest.body, nullptr);
   return fetches;
 }
 

@@ -24,6 +24,14 @@ namespace heddle::jit::cpu {
 ///     serial i1 < 64
 ///       vector i2 < 32: load b0[32*i0+3136*i1+i2]  fetches b0[32*i0+3136*i1+i2+32]
 ///
+/// And loads of single elements that go on with a loop around vectors, as a convolution of an image's few channels reads a row of
+/// each of them at once, more rows than the processor follows:
+///
+///   parallel i0 < 400
+///     serial i1 < 38
+///       vector i2 < 16
+///         serial i3 < 3: load b1[1216*i0+16*i1+608*i3]   fetches b1[1216*i0+16*i1+608*i3+128]
+///
 /// @param rows  that the nest goes through at a time (row_strips.h): fetched is the one so many rows on.
 /// Cost: quadratic in the reads of the outermost loops, which are few.
 std::unordered_map<const LoadStmt*, SymExpr> row_fetches(const Nest& nest, std::int64_t rows = 1);
