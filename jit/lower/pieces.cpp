@@ -218,8 +218,53 @@ bool PieceJoiner::merge() {
   return true;
 }
 
+namespace {
+
+/// Whether what a loop over rows does is one loop over a row that fills a part of a line, or ends in one.
+bool has_part_of_a_line(const ForStmt& rows, const Nest& nest) {
+  constexpr std::int64_t kLineBytes = 64;
+  const auto* row =
+      rows.body->size() == 1 ? std::get_if<ForStmt>(&rows.body->front().node) : nullptr;
+  if (row == nullptr || row->kind != ForStmt::Kind::Vector) return false;
+  return std::ranges::any_of(*row->body, [&](const Stmt& statement) {
+    const auto* store = std::get_if<StoreStmt>(&statement.node);
+    if (store == nullptr || !row->extent.is_constant()) return false;
+    const auto bytes = static_cast<std::int64_t>(size_of(nest.buffers[store->buffer].dtype));
+    return row->extent.constant() * bytes % kLineBytes != 0;
+  });
+}
+
+}  // namespace
+
+bool PieceJoiner::merge_rows() {
+  constexpr std::size_t kMost = 8;
+  if (pieces_.size() < 2 || pieces_.size() > kMost) return false;
+  const SymExpr axis(pieces_[0].axis);
+  std::vector<ForStmt*> loops;
+  for (Piece& piece : pieces_) {
+    auto* loop = piece.body.size() == 1 ? std::get_if<ForStmt>(&piece.body[0].node) : nullptr;
+    if (loop == nullptr || loop->kind != ForStmt::Kind::Serial || !loop->carried.empty() ||
+        !loop->reductions.empty() || piece.extent != pieces_[0].extent ||
+        !has_part_of_a_line(*loop, builder_.nest()))
+      return false;
+    loops.push_back(loop);
+    if (loop->extent.substitute({{piece.axis, axis}}) != loops[0]->extent) return false;
+  }
+  Block joined;
+  for (std::size_t k = 0; k < pieces_.size(); ++k) {
+    Block body = *loops[k]->body;
+    substitute(body, {{pieces_[k].axis, axis}, {loops[k]->axis, SymExpr(loops[0]->axis)}},
+               builder_.facts());
+    std::ranges::move(body, std::back_inserter(joined));
+  }
+  *loops[0]->body = std::move(joined);
+  builder_.set_parallel(pieces_[0].axis, pieces_[0].extent);
+  builder_.nest().body = std::move(pieces_[0].body);
+  return true;
+}
+
 void PieceJoiner::join() {
-  if (merge()) return;
+  if (merge() || merge_rows()) return;
   SymExpr total = 0;
   for (const Piece& piece : pieces_) total += piece.extent;
   const Symbol parallel = builder_.new_axis(total);

@@ -27,6 +27,15 @@ std::optional<Cut> find_cut(const Block& body, const std::vector<AxisRun>& axes,
 ///   parallel p < 8: vector i < 64: store y[128p+i+64] = g(x[128p+i], x[128p+i+64])
 ///     ==>
 ///   parallel p < 8: vector i < 64: store y[128p+i] = f(…); store y[128p+i+64] = g(…)
+///
+/// Or all go through the same rows, where each writes parts of lines of them, as few channels that are concatenated do: a line then
+/// comes into a cache once.
+///
+///   parallel p < 8: serial i < 64: vector j < 24: store y[3072p+48i+j] = x[…]
+///   parallel p < 8: serial i < 64: vector j < 24: store y[3072p+48i+j+24] = z[…]
+///     ==>
+///   parallel p < 8: serial i < 64: vector j < 24: store y[3072p+48i+j] = x[…]
+///                                  vector j < 24: store y[3072p+48i+j+24] = z[…]
 class PieceJoiner {
  public:
   PieceJoiner(NestBuilder& builder, bool may_merge) : builder_(builder), may_merge_(may_merge) {}
@@ -43,6 +52,7 @@ class PieceJoiner {
     SymExpr extent;
   };
   bool merge();
+  bool merge_rows();
 
   NestBuilder& builder_;
   const bool may_merge_;

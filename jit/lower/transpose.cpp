@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <set>
 
 #include "base/check.h"
+#include "jit/lower/copies.h"
 #include "jit/lower/narrowing.h"
 #include "jit/lower/nest_rewrite.h"
+#include "jit/lower/nest_scalars.h"
 
 namespace heddle::jit {
 namespace {
@@ -44,17 +47,41 @@ bool has_at_least(std::int64_t count, const SymExpr& extent) {
   return !extent.is_constant() || extent.constant() >= count;
 }
 
+/// The statements that a mask is computed by, in their order. Nothing where something is read for it.
+std::optional<Block> mask_of(Block& body, ScalarId mask) {
+  std::set<ScalarId> needed{mask};
+  Block found;
+  for (std::size_t k = body.size(); k-- > 0;) {
+    bool defines = false;
+    const auto note = [&](ScalarId& id) { defines = defines || needed.contains(id); };
+    std::visit([&](auto& node) { visit_definitions(node, note); }, body[k].node);
+    if (!defines) continue;
+    if (!std::holds_alternative<IndexStmt>(body[k].node) &&
+        !std::holds_alternative<ConstStmt>(body[k].node) &&
+        !std::holds_alternative<ApplyStmt>(body[k].node))
+      return std::nullopt;
+    std::visit([&](auto& node) { visit_uses(node, [&](ScalarId& id) { needed.insert(id); }); },
+               body[k].node);
+    found.push_back(body[k]);
+  }
+  std::ranges::reverse(found);
+  return found;
+}
+
 /// The outer axis, of `least` elements, along which all loads across the innermost one lie contiguous. None where that one has
-/// fewer, too.
-std::optional<AxisRun> along_of(const Block& body, const std::vector<AxisRun>& axes,
-                                std::int64_t least) {
+/// fewer, too, or where there are other masks than of places, or any unless they `may_be_masked`.
+std::optional<AxisRun> along_of(Block& body, const std::vector<AxisRun>& axes, std::int64_t least,
+                                bool may_be_masked) {
   if (!has_at_least(least, axes.back().extent)) return std::nullopt;
   const Symbol lane = axes.back().axis;
   std::vector<const LoadStmt*> across;
   for (const Stmt& statement : body) {
     const auto* load = std::get_if<LoadStmt>(&statement.node);
     if (load == nullptr || !is_across(*load, lane)) continue;
-    if (load->mask != kNoScalar || depends_on_data(load->index)) return std::nullopt;
+    const bool is_masked = load->mask != kNoScalar;
+    if (depends_on_data(load->index) ||
+        (is_masked && !(may_be_masked && mask_of(body, load->mask))))
+      return std::nullopt;
     across.push_back(load);
   }
   if (across.empty()) return std::nullopt;
@@ -85,7 +112,7 @@ class Transposer {
       : builder_(builder), body_(body), axes_(axes), lane_(axes.back()) {}
 
   bool run() {
-    const std::optional<AxisRun> along = along_of(body_, axes_, kLeastTurned);
+    const std::optional<AxisRun> along = along_of(body_, axes_, kLeastTurned, true);
     if (!along) return false;
     along_ = *along;
     make_axes();
@@ -102,7 +129,9 @@ class Transposer {
     }
     std::vector<Narrowing> narrowings;
     for (const LoadStmt& load : across) {
-      if (auto narrowing = take_narrowing(body_, load.result))
+      std::optional<Narrowing> narrowing;
+      if (load.mask == kNoScalar) narrowing = take_narrowing(body_, load.result);
+      if (narrowing)
         fill_narrowed(load, std::move(*narrowing), tile);
       else
         tile.push_back(fill(load));
@@ -196,18 +225,26 @@ class Transposer {
     return *found;
   }
 
-  /// Loads a tile along the memory's own order and turns it; the body's load then reads the tile.
+  /// Loads a tile along the memory's own order and turns it; the body's load then reads the tile, in which what a mask leaves out
+  /// is 0.
   Stmt fill(const LoadStmt& load) {
     const Symbol along = builder_.new_axis(kTile);
     const Symbol lane = builder_.new_axis(kTile);
     LoadStmt from = load;
     from.result = builder_.fresh_scalar();
     Block inner;
+    if (load.mask != kNoScalar) {
+      CopyNames names;
+      const std::optional<Block> mask = mask_of(body_, load.mask);
+      for (const Stmt& statement : *mask) inner.push_back(copy_of(builder_, statement, names));
+      from.mask = names.scalars.at(load.mask);
+    }
     inner.push_back(Stmt{from});
     substitute(inner, at(along, lane), builder_.facts());
     LoadStmt& read = load_of(load.result);
     read.buffer = add_tile(load.dtype);
     read.index = place_in_tile();
+    read.mask = kNoScalar;
     return pass(along, lane, std::move(inner), read.buffer, from.result, true);
   }
 
@@ -275,7 +312,8 @@ class BlockTransposer {
       return std::holds_alternative<ForStmt>(statement.node) ||
              std::holds_alternative<IfStmt>(statement.node);
     });
-    const std::optional<AxisRun> along = is_flat ? along_of(body_, axes_, kTile) : std::nullopt;
+    const std::optional<AxisRun> along =
+        is_flat ? along_of(body_, axes_, kTile, false) : std::nullopt;
     if (!along) return false;
     along_ = *along;
     tile_ = tile_of();

@@ -5,6 +5,8 @@
 //       for taps (serial): carry the largest / its index / the sum
 //       result(p, o)
 //
+// On the CPU, where channels come last, taps of windows that lie inside are written out.
+//
 // On the CPU, where the windows slide along the last dimension, the largest and the sum are found in two steps without a
 // mask: of the rows of all windows at once, then along what these give, padded, in a buffer of its own. Each step is done for all
 // rows of a block before the next one reads what it stored: vectors at other places than those stored wait until these are in
@@ -57,15 +59,37 @@ class PoolNest {
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
     index_ = delinearize(p, rows, b_.facts());
-    const Symbol o = b_.begin_for(out_.back(), ForStmt::Kind::Vector);
-    index_.push_back(o);
-    for (std::size_t d = 0; d < spatial(); ++d)
-      loops_.push_back(window_.taps(d, at(d), axis(d) + 1 < out_.size()));
-    ctx_.result(0, index_, value());
-    b_.end_for();
+    const SymExpr taps = base::product(window_.kernel);
+    const bool writes_out = ctx_.options().target != LowerOptions::Target::Cuda &&
+                            !is_last(axes_.back()) && ctx_.node().op_name() != "max_pool_indices" &&
+                            taps.is_constant() && taps.constant() > 0 &&
+                            taps.constant() <= kMostTaps;
+    if (!writes_out) return store_row(&PoolNest::value);
+    const Mask inside = all_taps_inside(spatial());
+    if (!inside) return store_row(&PoolNest::written_out);
+    b_.begin_if(*inside);
+    store_row(&PoolNest::written_out);
+    b_.end_if();
+    b_.begin_if(b_.apply(ScalarOp::Not, {*inside}));
+    store_row(&PoolNest::value);
+    b_.end_if();
   }
 
  private:
+  void store_row(Scalar (PoolNest::*element)()) {
+    const Symbol o = b_.begin_for(out_.back(), ForStmt::Kind::Vector);
+    index_.push_back(o);
+    ctx_.result(0, index_, (this->*element)());
+    index_.pop_back();
+    b_.end_for();
+  }
+
+  /// Of a window that lies inside.
+  Scalar written_out() {
+    const Scalar found = over_all_taps(spatial(), base::product(window_.kernel).constant());
+    return is_mean() ? divided(found) : found;
+  }
+
   std::size_t spatial() const { return out_.size() - 2; }
   std::size_t axis(std::size_t d) const { return static_cast<std::size_t>(axes_[d]); }
   const SymExpr& at(std::size_t d) const { return index_[axis(d)]; }
@@ -93,7 +117,7 @@ class PoolNest {
   static constexpr std::int64_t kRowsBytes = 16 << 10;
   /// Those of rows whose length is not known, which are long as a rule.
   static constexpr std::int64_t kRowsOfAnyLength = 4;
-  /// Taps that are written out, at most, but for those along the row.
+  /// Taps that are written out, at most; where windows slide along the row, but for those along it.
   static constexpr std::int64_t kMostTaps = 16;
 
   /// What is found for the rows of a block, each in `pitch` elements of a buffer.
@@ -190,11 +214,11 @@ class PoolNest {
     const SymExpr taps = base::product(std::span(window_.kernel).first(last));
     const auto looped = [&] { return over_taps_inside(); };
     if (!taps.is_constant() || taps.constant() > kMostTaps) return store(looped);
-    const auto written_out = [&] { return over_all_taps(taps.constant()); };
-    const Mask inside = all_taps_inside();
-    if (!inside) return store(written_out);
+    const auto whole = [&] { return over_all_taps(last, taps.constant()); };
+    const Mask inside = all_taps_inside(last);
+    if (!inside) return store(whole);
     b_.begin_if(*inside);
-    store(written_out);
+    store(whole);
     b_.end_if();
     b_.begin_if(b_.apply(ScalarOp::Not, {*inside}));
     store(looped);
@@ -212,10 +236,11 @@ class PoolNest {
     return for_each_tap(b_, loops, {nothing()}, body)[0];
   }
 
-  Scalar over_all_taps(std::int64_t count) {
+  /// What is found over the `count` taps of the first `dims` dimensions.
+  Scalar over_all_taps(std::size_t dims, std::int64_t count) {
     std::optional<Scalar> found;
     for (std::int64_t number = 0; number < count; ++number) {
-      Index position(spatial() - 1);
+      Index position(dims);
       std::int64_t rest = number;
       for (std::size_t d = position.size(); d-- > 0;) {
         const std::int64_t kernel = window_.kernel[d].constant();
@@ -231,10 +256,10 @@ class PoolNest {
   /// Where the first tap along dimension d lies.
   SymExpr begin(std::size_t d) const { return at(d) * window_.strides[d] - window_.pads_low[d]; }
 
-  /// Whether all taps but those along the row do.
-  Mask all_taps_inside() {
+  /// Whether all taps of the first `dims` dimensions do.
+  Mask all_taps_inside(std::size_t dims) {
     Mask inside;
-    for (std::size_t d = 0; d + 1 < spatial(); ++d) {
+    for (std::size_t d = 0; d < dims; ++d) {
       const SymExpr last = begin(d) + (window_.kernel[d] - 1) * window_.dilations[d];
       if (window_.pads_low[d] > 0) inside = where_less(b_, inside, -1, begin(d));
       if (window_.pads_high[d] > 0 || window_.rounds_up)
@@ -285,6 +310,9 @@ class PoolNest {
   }
 
   Scalar value() {
+    loops_.clear();
+    for (std::size_t d = 0; d < spatial(); ++d)
+      loops_.push_back(window_.taps(d, at(d), axis(d) + 1 < out_.size()));
     const std::string_view op = ctx_.node().op_name();
     if (op == "avg_pool") return mean();
     return op == "max_pool" ? largest() : largest_index();

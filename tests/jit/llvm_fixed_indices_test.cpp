@@ -76,5 +76,42 @@ TEST(LlvmFixedIndices, GiveTheSame) {
   }
 }
 
+/// y[k] = (x[floor(k / s0)], mod(k, s0)) of k < s1, by lanes or one after another.
+CompiledNest compile_quotients(ForStmt::Kind kind, cpu::CodegenTexts* texts = nullptr) {
+  NestBuilder b("quotients");
+  b.nest().size_count = 2;
+  const SymExpr divisor = SymExpr::size(0);
+  const SymExpr count = SymExpr::size(1);
+  b.nest().facts.set_range(divisor.symbol(), base::Facts::Range{SymExpr(1), std::nullopt});
+  const auto quotients = b.add_global(DType::I64, count);
+  const auto rests = b.add_global(DType::I64, count);
+  b.set_parallel(b.new_axis(1), 1);
+  const Symbol k = b.begin_for(count, kind);
+  const SymExpr far = SymExpr(k) * 1000003;
+  b.store(quotients, k, b.from_index(floordiv(far, divisor)));
+  b.store(rests, k, b.from_index(mod(far, divisor)));
+  b.end_for();
+  const Nest nest = b.finish();
+  if (texts != nullptr) cpu::compile_object(nest, cpu::host_target(), texts);
+  return CompiledNest(nest);
+}
+
+TEST(LlvmFixedIndices, WhatIsDividedByASizeIsMultipliedByItsInverse) {
+  for (const ForStmt::Kind kind : {ForStmt::Kind::Serial, ForStmt::Kind::Vector}) {
+    cpu::CodegenTexts texts;
+    const CompiledNest code = compile_quotients(kind, &texts);
+    EXPECT_EQ(texts.optimized.find("div i64"), std::string::npos) << texts.optimized;
+    for (const std::int64_t divisor :
+         {1L, 2L, 3L, 7L, 641L, 1000003L, 1000004L, 999999999989L, 1L << 40}) {
+      std::vector<std::int64_t> quotients(3000), rests(3000);
+      code.run({quotients.data(), rests.data()}, {divisor, 3000});
+      for (std::int64_t k = 0; k < 3000; ++k) {
+        ASSERT_EQ(quotients[static_cast<std::size_t>(k)], k * 1000003 / divisor) << divisor;
+        ASSERT_EQ(rests[static_cast<std::size_t>(k)], k * 1000003 % divisor) << divisor;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heddle::jit

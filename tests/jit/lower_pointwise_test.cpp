@@ -297,6 +297,26 @@ TEST(LowerPointwise, ConcatIsCutAtItsBounds) {
   }
 }
 
+/// Few channels side by side are parts of lines: a row of all of them is written at once.
+TEST(LowerPointwise, ConcatOfFewChannelsWritesWholeRows) {
+  const auto loops_in = [](std::int64_t channels) {
+    GraphBuilder b("main");
+    const std::string width = std::to_string(channels);
+    const Value x = b.input(tensor(f32, {"s0", "200", width.c_str()}));
+    const Value y = b.input(tensor(f32, {"s0", "200", width.c_str()}));
+    const Value operands[] = {x, b.emit("neg", {y}), b.emit("abs", {x})};
+    b.output(b.call("concat", operands, {{"axis", std::int64_t{2}}})->value());
+    const ir::Graph graph = b.finish();
+    for (const std::int64_t rows : {1, 7}) expect_right_at(graph, {rows});
+    const std::string nests = nests_of(lowered(graph));
+    std::size_t loops = 0;
+    for (std::size_t at = 0; (at = nests.find("serial ", at)) != std::string::npos; ++at) ++loops;
+    return loops;
+  };
+  EXPECT_EQ(loops_in(24), 1u);
+  EXPECT_EQ(loops_in(64), 3u) << "whole lines are as well written apart";
+}
+
 /// Keys turned in halves behind a cache: what was there is copied in whole rows, and nothing is chosen element by element.
 TEST(LowerPointwise, ConcatOfAConcatIsCutAlongBothAxes) {
   GraphBuilder b("main");
@@ -319,6 +339,18 @@ TEST(LowerPointwise, ConcatOfAConcatIsCutAlongBothAxes) {
   for (std::size_t at = 0; (at = nests.find("if %", at)) != std::string::npos; ++at) ++pieces;
   EXPECT_EQ(pieces, 3u) << nests;
   for (const Ints& sizes : {Ints{5, 3}, {0, 2}, {70, 1}, {3, 0}}) expect_right_at(graph, sizes);
+}
+
+/// What is padded along a row and read across memory goes through tiles, whose edges are 0.
+TEST(LowerPointwise, PaddedTransposesGoThroughTiles) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "88", "21"}));
+  const Value p = b.emit("permute", {x}, {{"perm", Ints{2, 0, 1}}});
+  b.output(b.emit("pad", {p, b.scalar(f32, 7)}, {{"low", Ints{0, 3, 1}}, {"high", Ints{0, 3, 1}}}));
+  const ir::Graph graph = b.finish();
+  EXPECT_NE(nests_of(lowered(graph)).find("local l0: f32[1024]"), std::string::npos)
+      << nests_of(lowered(graph));
+  for (const std::int64_t rows : {0, 1, 40}) expect_right_at(graph, {rows});
 }
 
 TEST(LowerPointwise, PaddingIsCutFromTheRest) {

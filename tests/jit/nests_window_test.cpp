@@ -55,6 +55,24 @@ TEST(PoolNest, EveryWindow) {
   }
 }
 
+/// With channels last, those that lie inside are written out, and others are not.
+TEST(PoolNest, EveryWindowWithChannelsLast) {
+  for (const Window& w : kWindows) {
+    ir::Attrs attrs = pool_attrs(w);
+    attrs.emplace("axes", Ints{1, 2});
+    const ir::Literal x = special(noise(f32, {2, 9, 20, 19}));
+    expect_fast_nest_right({"max_pool", {x}, attrs});
+    for (const bool include : {false, true}) {
+      attrs.insert_or_assign("count_include_pad", include);
+      expect_fast_nest_right({"avg_pool", {noise(f32, {2, 9, 20, 19})}, attrs});
+    }
+  }
+  ir::Attrs inside = pool_attrs(kWindows[0]);
+  inside.emplace("axes", Ints{1, 2});
+  const ir::Graph graph = testing::graph_of({"max_pool", {noise(f32, {1, 8, 8, 32})}, inside});
+  EXPECT_EQ(nests_of(lowered(graph)).find("serial"), std::string::npos);
+}
+
 /// Windows wider than what is unrolled, and than what they slide over.
 TEST(PoolNest, WideWindows) {
   for (const Window& w : {Window{{9, 9}, {1, 1}, {4, 4}, {4, 4}, {1, 1}},

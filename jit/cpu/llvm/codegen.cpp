@@ -5,7 +5,6 @@
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/CodeGen/Passes.h>
-#include <llvm/CodeGen/RegAllocRegistry.h>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/Dominators.h>
 #include <llvm/IR/IRBuilder.h>
@@ -46,18 +45,6 @@ namespace {
   throw CompileError({.what = "LLVM: " + what, .where = name, .expected = {}, .got = {}});
 }
 
-/// How registers are allocated: quickly for kernels, whose inner loops keep little; well for functions of vector math, which keep
-/// as much as there are registers, take half the time so, and are compiled once for all kernels.
-enum class Registers : std::uint8_t { Quickly, Well };
-
-/// Of what this thread emits now: LLVM asks one function of the process for every allocator.
-thread_local Registers registers_now = Registers::Quickly;
-
-llvm::FunctionPass* make_register_allocator() {
-  return registers_now == Registers::Well ? llvm::createGreedyRegisterAllocator()
-                                          : llvm::createBasicRegisterAllocator();
-}
-
 void initialize_once() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -69,7 +56,6 @@ void initialize_once() {
     constexpr const char* kOptions[] = {"heddle", "-disable-lsr", "-enable-misched=false",
                                         "-post-RA-scheduler=false", "-x86-machine-combiner=false"};
     llvm::cl::ParseCommandLineOptions(std::size(kOptions), kOptions, {}, &llvm::nulls());
-    llvm::RegisterRegAlloc::setDefault(make_register_allocator);
   });
 }
 
@@ -209,11 +195,9 @@ namespace {
 /// A module for one object, filled by the caller, and what it takes to compile it.
 class ModuleCompile {
  public:
-  ModuleCompile(const std::string& name, const CodegenTarget& target, CodegenTexts* texts,
-                Registers registers = Registers::Quickly)
+  ModuleCompile(const std::string& name, const CodegenTarget& target, CodegenTexts* texts)
       : target_(target),
         texts_(texts),
-        registers_(registers),
         machine_(MachinePool::shared().take(target)),
         module_(name, context_),
         builder_(context_) {
@@ -250,13 +234,11 @@ class ModuleCompile {
 
  private:
   std::string emit(llvm::Module& module, llvm::CodeGenFileType type) {
-    registers_now = registers_;
     return emit_file(module, *machine_, type);
   }
 
   const CodegenTarget& target_;
   CodegenTexts* texts_;
-  Registers registers_;
   MachinePool::Machine machine_;
   llvm::LLVMContext context_;
   llvm::Module module_;
@@ -276,7 +258,7 @@ std::string compile_math_object(const std::string& symbol, const CodegenTarget& 
   initialize_once();
   const auto function = MathFunction::of_symbol(symbol);
   if (!function) fail(symbol, "there is no such function of vector math");
-  ModuleCompile compile(symbol, target, nullptr, Registers::Well);
+  ModuleCompile compile(symbol, target, nullptr);
   define_math(compile.module(), compile.builder(), target, *function);
   return compile.object();
 }

@@ -29,6 +29,7 @@ class FixedDivisions {
   }
 
   std::vector<SymExpr> found;
+  std::vector<SymExpr> divisors;  ///< of those that are not fixed
 
  private:
   void collect(const SymExpr& expr) {
@@ -36,7 +37,11 @@ class FixedDivisions {
     const bool divides =
         expr.kind() == SymExpr::Kind::FloorDiv || expr.kind() == SymExpr::Kind::Mod;
     if (!divides || !is_fixed(expr)) {
-      for (const SymExpr& operand : expr.operands()) collect(operand);
+      const std::vector<SymExpr> operands = expr.operands();
+      for (const SymExpr& operand : operands) collect(operand);
+      if (divides && !operands[1].is_constant() && is_fixed(operands[1]) &&
+          std::ranges::find(divisors, operands[1]) == divisors.end())
+        divisors.push_back(operands[1]);
     } else if (std::ranges::find(found, expr) == found.end()) {
       found.push_back(expr);
     }
@@ -54,5 +59,6 @@ class FixedDivisions {
 }  // namespace
 
 std::vector<SymExpr> fixed_divisions(const ForStmt& loop) { return FixedDivisions(loop).found; }
+std::vector<SymExpr> fixed_divisors(const ForStmt& loop) { return FixedDivisions(loop).divisors; }
 
 }  // namespace heddle::jit::cpu

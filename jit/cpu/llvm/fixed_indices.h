@@ -18,4 +18,10 @@ namespace heddle::jit::cpu {
 /// does.
 std::vector<SymExpr> fixed_divisions(const ForStmt& loop);
 
+/// The divisors that are not known until the kernel runs and are the same in every iteration, of quotients and remainders that are
+/// not: a product by what such a number is the inverse of takes a fraction of a division.
+///
+///   serial i1 { %0 = load x[floor((682*i0+i1)/s0)] }       s0
+std::vector<SymExpr> fixed_divisors(const ForStmt& loop);
+
 }  // namespace heddle::jit::cpu

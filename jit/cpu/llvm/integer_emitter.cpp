@@ -141,6 +141,23 @@ Value* ScalarEmitter::shift(ScalarOp op, DType dtype, Value* a, Value* b) {
   return b_.CreateSelect(too_far, zero, shifted);
 }
 
+/// As a real; 1 of 0.
+Value* ScalarEmitter::index_inverse(Value* divisor) {
+  Value* one = integers_like(divisor, 1);
+  Value* safe = b_.CreateSelect(b_.CreateICmpEQ(divisor, integers_like(divisor, 0)), one, divisor);
+  llvm::Type* real = with_lanes(b_.getDoubleTy(), lanes_of(divisor));
+  return b_.CreateFDiv(llvm::ConstantFP::get(real, 1), b_.CreateSIToFP(safe, real));
+}
+
+/// floor(a / b) of an index and what is the inverse of b. A half more is as far from integers as it can be: the error of the
+/// inverse and of the product, 2^-52 of the quotient, does not reach one for indices below 2^51.
+Value* ScalarEmitter::index_times_inverse(Value* a, Value* inverse) {
+  const unsigned lanes = lanes_of(a);
+  llvm::Type* real = with_lanes(b_.getDoubleTy(), lanes);
+  Value* moved = b_.CreateFAdd(b_.CreateSIToFP(a, real), llvm::ConstantFP::get(real, 0.5));
+  return b_.CreateFPToSI(b_.CreateFMul(moved, splat(inverse, lanes)), a->getType());
+}
+
 Value* ScalarEmitter::index_floordiv(Value* a, Value* b, bool simple) {
   const unsigned lanes = lanes_of(a);
   const auto* constant = llvm::dyn_cast<llvm::Constant>(b);

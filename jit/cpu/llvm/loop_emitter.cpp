@@ -141,10 +141,15 @@ NestEmitter::Values NestEmitter::loop(Value* from, Value* limit, std::int64_t st
 
 void NestEmitter::operator()(const ForStmt& s) {
   const std::size_t outside = fixed_indices_.size();
+  const std::size_t inverses = fixed_inverses_.size();
   for (const SymExpr& expr : fixed_divisions(s))
     if (fixed_index(expr) == nullptr) fixed_indices_.emplace_back(expr, index_value(expr));
+  for (const SymExpr& divisor : fixed_divisors(s))
+    if (fixed_inverse(divisor) == nullptr)
+      fixed_inverses_.emplace_back(divisor, scalars_.index_inverse(index_value(divisor)));
   emit_loop(s);
   fixed_indices_.resize(outside);
+  fixed_inverses_.resize(inverses);
 }
 
 void NestEmitter::emit_loop(const ForStmt& s) {

@@ -58,11 +58,21 @@ bool NestEmitter::varies(const SymExpr& expr) const {
   return false;
 }
 
+namespace {
+
+Value* found_in(const std::vector<std::pair<SymExpr, Value*>>& entries, const SymExpr& expr) {
+  const auto found = std::ranges::find(entries, expr, &std::pair<SymExpr, Value*>::first);
+  return found == entries.end() ? nullptr : found->second;
+}
+
+}  // namespace
+
 /// What was computed of it before a loop; null: nothing.
 Value* NestEmitter::fixed_index(const SymExpr& expr) const {
-  const auto found =
-      std::ranges::find(fixed_indices_, expr, [](const auto& entry) { return entry.first; });
-  return found == fixed_indices_.end() ? nullptr : found->second;
+  return found_in(fixed_indices_, expr);
+}
+Value* NestEmitter::fixed_inverse(const SymExpr& divisor) const {
+  return found_in(fixed_inverses_, divisor);
 }
 
 Value* NestEmitter::index_value(const SymExpr& expr) {
@@ -99,7 +109,9 @@ Value* NestEmitter::index_value(const SymExpr& expr) {
     case SymExpr::Kind::Mod: {
       const bool simple = provably_nonnegative(operands[0], nest_.facts) &&
                           provably_nonnegative(operands[1], nest_.facts);
-      Value* quotient = scalars_.index_floordiv(wide(0), wide(1), simple);
+      Value* inverse = simple ? fixed_inverse(operands[1]) : nullptr;
+      Value* quotient = inverse != nullptr ? scalars_.index_times_inverse(wide(0), inverse)
+                                           : scalars_.index_floordiv(wide(0), wide(1), simple);
       if (expr.kind() == SymExpr::Kind::FloorDiv) return quotient;
       return b_.CreateSub(wide(0), b_.CreateMul(quotient, wide(1)));
     }

@@ -109,6 +109,8 @@ class NestEmitter {
 
   // memory_emitter.cpp: index expressions, loads and stores.
   llvm::Value* fixed_index(const SymExpr& expr) const;
+  /// Of a divisor, before a loop; null: nothing.
+  llvm::Value* fixed_inverse(const SymExpr& divisor) const;
   llvm::Value* index_value(const SymExpr& expr);
   llvm::Value* scalar_index(const SymExpr& expr);
   bool varies(const SymExpr& expr) const;
@@ -333,6 +335,7 @@ class NestEmitter {
   std::vector<const Stmt*> hoisted_;    ///< emitted before the current vector loop
   /// Parts of indices that were computed before the loops around what is emitted now.
   std::vector<std::pair<SymExpr, llvm::Value*>> fixed_indices_;
+  std::vector<std::pair<SymExpr, llvm::Value*>> fixed_inverses_;  ///< by divisor
   /// Of a load of which all neighbours up to a row are loaded too: its place in the row.
   std::unordered_map<const LoadStmt*, std::int64_t> loaded_columns_;
   /// Of a store that is one of a whole row: its place, and the row's elements.

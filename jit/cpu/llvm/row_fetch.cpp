@@ -89,6 +89,20 @@ void add_piece_fetches(const Nest& nest, const Block& block, const ForStmt* rows
 constexpr std::int64_t kBlocksAhead = 6;
 constexpr std::int64_t kLineBytes = 64;
 
+/// How much further `index` is in the next iteration of `axis`, but for its last ones, whose blocks may be moved back to end where
+/// a row does: where sizes are large, and other axes 0.
+std::int64_t next_block(const SymExpr& index, Symbol axis) {
+  constexpr std::int64_t kLarge = 1 << 12;
+  std::vector<Symbol> symbols;
+  index.collect_symbols(symbols);
+  base::SymbolValues values;
+  for (const Symbol symbol : symbols)
+    values[symbol] = symbol.kind == Symbol::Kind::Axis ? 0 : kLarge;
+  const std::int64_t here = index.evaluate(values);
+  values[axis] = 1;
+  return index.evaluate(values) - here;
+}
+
 /// Loads of elements that all lanes of `lanes` share, and that lie further on with each iteration of `blocks` around it.
 class BlockFetches {
  public:
@@ -124,12 +138,11 @@ class BlockFetches {
 
   std::optional<SymExpr> step_of(const LoadStmt& load, const ForStmt& blocks,
                                  const ForStmt& lanes) const {
-    const auto across = load.index.linear_in(lanes.axis);
-    const auto along = load.index.linear_in(blocks.axis);
-    if (!across || !across->coefficient.is_constant(0) || !along) return std::nullopt;
-    const std::int64_t bytes = along->coefficient.as_constant().value_or(0) * bytes_of(load);
+    if (load.index.mentions(lanes.axis) || !load.index.mentions(blocks.axis)) return std::nullopt;
+    const std::int64_t step = next_block(load.index, blocks.axis);
+    const std::int64_t bytes = step * bytes_of(load);
     const bool fits = bytes >= kLineBytes / 2 && bytes <= kMostPieceBytes;
-    return fits ? std::optional(along->coefficient) : std::nullopt;
+    return fits ? std::optional(SymExpr(step)) : std::nullopt;
   }
 
   bool are_of_a_line(const LoadStmt& a, const LoadStmt& b) const {

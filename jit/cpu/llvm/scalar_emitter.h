@@ -85,6 +85,9 @@ class ScalarEmitter {
   llvm::Value* minimum(DType dtype, llvm::Value* a, llvm::Value* b);
   /// floor(a / b) on i64 indices; b = 0 gives an unspecified value. `simple`: a >= 0 and b > 0 are known.
   llvm::Value* index_floordiv(llvm::Value* a, llvm::Value* b, bool simple);
+  /// The same of an a >= 0 below 2^51 and what index_inverse() made of b > 0.
+  llvm::Value* index_times_inverse(llvm::Value* a, llvm::Value* inverse);
+  llvm::Value* index_inverse(llvm::Value* divisor);
   /// Code of a VectorMath function on floats. Null when there is none.
   llvm::Value* inline_math(ir::ScalarOp op, llvm::Value* a);
   llvm::Value* inline_math(ir::ScalarOp op, llvm::Value* a, llvm::Value* b);
