@@ -1,6 +1,7 @@
 // Convolutions and what follows them, through the whole engine.
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <random>
 
@@ -235,6 +236,39 @@ TEST(Conv, ManyChannelsGoThroughWinograd) {
   const hd::Tensor got = one.run({x})[0];
   expect_close(got, reference.run({x})[0], 1e-5);
   EXPECT_EQ(got.to_doubles(), three.run({x})[0].to_doubles());
+}
+
+/// Many taps of one channel each are the library's, or a loop of ours.
+TEST(Conv, RowsOfManyTapsOfOneChannelAreTheSameOnAnyNumberOfThreads) {
+  const std::uint32_t count = HEDDLE_WITH_LLVM == 0 ? 2 : heddle::test::is_nightly() ? 400 : 16;
+  for (std::uint32_t seed = 0; seed < count; ++seed) {
+    heddle::test::Draw draw(seed);
+    const std::int64_t channels = 16 * draw(1, 16);
+    const std::int64_t taps = 1 + 2 * draw(2, 20);
+    const std::int64_t length = draw(20, 420);
+    const bool is_image = draw.one_in(2);
+    SCOPED_TRACE(
+        fmt::format("seed {}: {} channels, {} taps, {} long", seed, channels, taps, length));
+    const hd::Tensor w = random_tensor(
+        is_image ? hd::Sizes{channels, 1, 1, taps} : hd::Sizes{channels, 1, taps}, seed);
+    const auto layer = [&](const hd::Tensor& x) {
+      const std::vector<std::int64_t> pads =
+          is_image ? std::vector<std::int64_t>{0, taps / 2} : std::vector<std::int64_t>{taps / 2};
+      const std::vector<std::int64_t> ones(pads.size(), 1);
+      return hd::conv(x, w, {}, ones, pads, pads, channels);
+    };
+    const hd::Tensor x = random_tensor(
+        is_image ? hd::Sizes{1, channels, 1, length} : hd::Sizes{1, channels, length}, seed + 1);
+    hd::Engine one(layer, {.threads = 1});
+    hd::Engine reference(layer, {.device = hd::Device::reference()});
+    const hd::Tensor got = one.run({x})[0];
+    expect_close(got, reference.run({x})[0], 1.5e-5);
+    for (const int threads : {2, 3}) {
+      hd::Engine several(layer, {.threads = threads});
+      EXPECT_EQ(got.to_doubles(), several.run({x})[0].to_doubles()) << threads << " threads";
+    }
+    if (HasFailure()) return;
+  }
 }
 
 /// Channels that tiles of Winograd's algorithm, products and the library's kernels take, in images and rows of any size, and what follows.

@@ -249,8 +249,14 @@ std::int64_t parts_by_channels(const Problem& problem, Algorithm algorithm, int 
 
 namespace {
 
-/// The library adds up in an order that depends on the length of a row: rows are cut into the same parts for any number of threads, which
-/// costs one thread up to 3 %. Of lengths that rows of other lengths have too.
+/// Whether each channel of the result is of one of x alone.
+bool is_depthwise(const Problem& problem) {
+  return problem.weights.size() > problem.result.size() && problem.weights[1] == 1 &&
+         problem.weights[2] == 1;
+}
+
+/// The library adds up channels in an order that depends on the length of a row: rows are cut into the same parts for any number of
+/// threads, which costs one thread up to 3 %. Of lengths that rows of other lengths have too.
 Cut cut_of_row(std::size_t axis, std::int64_t length, std::int64_t wanted) {
   constexpr std::int64_t kLeast = 24;
   constexpr std::int64_t kUsual = 2 * kLeast;
@@ -280,7 +286,8 @@ Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool reside
     unit = axis == 2 ? form->down : form->across;
   const std::int64_t least = axis == 0 ? 1 : std::max(least_slices(problem, axis), unit);
   const std::int64_t most = divides ? std::max<std::int64_t>(1, problem.result[axis] / least) : 1;
-  const bool is_row = !is_winograd(algorithm) && axis != 0 && axis + 1 == problem.result.size();
+  const bool is_row = !is_winograd(algorithm) && !is_depthwise(problem) && axis != 0 &&
+                      axis + 1 == problem.result.size();
   std::int64_t wanted = is_row ? 1 : threads;
   const std::int64_t elements = std::max(elements_of(problem.x), elements_of(problem.result));
   const bool is_large = elements > kLargeElements;
