@@ -39,7 +39,8 @@ constexpr std::int64_t kSlabBytes = 32 * 1024;
 /// From so many taps on a copy pays even where what is read nearly fits.
 constexpr std::int64_t kManyTaps = 25;
 /// With vectors of 64 bytes, those of so many taps wait for the second-level cache, from which each row of the result has all that it
-/// reads: 0.8 of the time with 96 channels of 56 x 56 and 192 of 28 x 28 by 7 x 7 (Xeon), by 5 x 5 1.0 to 1.3.
+/// reads: 0.8 of the time with 96 channels of 56 x 56 and 192 of 28 x 28 by 7 x 7 (Xeon), by 5 x 5 1.0 to 1.3. Only of rows whose
+/// length is not known: others are made for one vector of channels after the other, which keeps all of that in the first-level cache.
 constexpr std::int64_t kTapsOfWideSlabs = 49;
 /// A first-level cache of 32 KiB, as x86-64 processors have or more ways of as many sets.
 constexpr std::int64_t kLineBytes = 64;
@@ -83,7 +84,10 @@ class RowConv {
     index_ = delinearize(p, outer, b_.facts());
     const SymExpr length = out_[out_.size() - 2];
     if (length.is_constant()) {
+      rows_by_vector_ = is_by_vector();
+      if (rows_by_vector_) begin_channels();
       blocks(block_of(length.constant()));
+      if (rows_by_vector_) b_.end_for();
     } else {
       const Scalar enough = compare(b_, ScalarOp::Le, kMostPositions, length);
       b_.begin_if(enough);
@@ -99,6 +103,15 @@ class RowConv {
  private:
   bool is_wide() const { return ctx_.options().vector_bytes == kWideLanes * 4; }
 
+  /// Whether a whole row of the result is made for one vector of channels after the other, not one block of positions for all channels:
+  /// 5 rows of 28 positions for 240 channels are 134 KB, and for 16 of these 9. Of 3 x 3 taps it makes no difference, and a vector in
+  /// part goes through a row as slowly as a whole one.
+  bool is_by_vector() const {
+    return is_wide() && multiplier_ == 1 && mixed_ == 1 && groups_ > 1 && !is_long() &&
+           out_[out_.size() - 2].is_constant() && out_.back().constant() % kWideLanes == 0 &&
+           base::product(window_.kernel).constant() >= kManyTaps;
+  }
+
   /// Positions of many channels lie far apart: where that is a multiple of a high power of two, those that a block of windows reads
   /// share so few sets of the cache that they push each other out before the next row of windows reads them again.
   bool is_in_slabs() const {
@@ -113,6 +126,7 @@ class RowConv {
     if (reach(0, 1) * width * kSlabChannels * 4 > kSlabBytes) return false;
     const std::int64_t lines = rows * width;
     const std::int64_t fit = sets * kCacheWays;
+    if (is_by_vector()) return lines > fit;
     if (is_wide() && rows * taps_ >= kTapsOfWideSlabs) return true;
     return lines > fit || (rows * taps_ >= kManyTaps && lines > fit * 3 / 4);
   }
@@ -147,8 +161,7 @@ class RowConv {
     return masks;
   }
 
-  void block(std::int64_t count, const SymExpr& first, const SymExpr& begin,
-             const std::vector<Mask>& insides) {
+  void begin_channels() {
     channel_ = channels_.first;
     if (vectors_ > 1) {
       const std::int64_t width = vectors_ * kWideLanes;
@@ -157,6 +170,11 @@ class RowConv {
     }
     const SymExpr lanes = vectors_ > 1 ? SymExpr(kWideLanes) : channels_.count;
     channel_ += b_.begin_for(lanes, ForStmt::Kind::Vector);
+  }
+
+  void block(std::int64_t count, const SymExpr& first, const SymExpr& begin,
+             const std::vector<Mask>& insides) {
+    if (!rows_by_vector_) begin_channels();
     const bool biased = ctx_.node().inputs().size() > 2 && ctx_.node().input(2);
     std::vector<Scalar> initial;
     for (std::int64_t v = 0; v < vectors_; ++v)
@@ -180,7 +198,7 @@ class RowConv {
       at.push_back(channel_ + k / count * kWideLanes);
       ctx_.result(0, at, sums[static_cast<std::size_t>(k)]);
     }
-    b_.end_for();
+    if (!rows_by_vector_) b_.end_for();
     if (vectors_ > 1) b_.end_for();
   }
 
@@ -375,6 +393,7 @@ class RowConv {
   std::int64_t mixed_ = 1;       ///< channels of x that each one of the result reads
   std::int64_t groups_ = 1;
   std::int64_t vectors_ = 1;  ///< of channels that share what is read of x
+  bool rows_by_vector_ = false;
   Index index_;
   Channels channels_;         ///< those of the vector loop
   std::optional<Slab> slab_;  ///< what is read instead of x

@@ -254,8 +254,13 @@ TEST(RowConv, OfGroupsOfAFewChannelsForNarrowVectors) {
   expect_right_and_narrow({.sizes = {"s0", "s1", "s2"}}, {1, 3, 12});
 }
 
-bool is_in_slabs(const Depthwise& c) {
-  return nests_of(lowered(graph_of(c))).find("local") != std::string::npos;
+std::string nests_for(const Depthwise& c, std::int64_t bytes) {
+  return nests_of(
+      jit::lower(graph_of(c), {.target = jit::LowerOptions::Target::Cpu, .vector_bytes = bytes}));
+}
+
+bool is_in_slabs(const Depthwise& c, std::int64_t bytes = 64) {
+  return nests_for(c, bytes).find("local") != std::string::npos;
 }
 
 /// 256 channels lie 1 KiB apart, so that positions share 4 of 64 sets of a cache: 25 taps of a block take more lines than these hold. 9 taps do
@@ -268,9 +273,10 @@ TEST(RowConv, CopiesWhatSharesFewSetsOfTheCache) {
   EXPECT_FALSE(is_in_slabs(c));
   c.channels = 128;
   c.sizes = {"1", "9", "16"};
-  EXPECT_TRUE(is_in_slabs(c));
+  EXPECT_TRUE(is_in_slabs(c, 32));
+  EXPECT_FALSE(is_in_slabs(c)) << "a whole row for one vector after the other";
   c.channels = 64;
-  EXPECT_FALSE(is_in_slabs(c));
+  EXPECT_FALSE(is_in_slabs(c, 32));
   EXPECT_FALSE(is_in_slabs({.channels = 256, .sizes = {"1", "9", "16"}}));
   EXPECT_TRUE(is_in_slabs({.channels = 512, .sizes = {"1", "9", "16"}}));
   c = square;
@@ -279,18 +285,55 @@ TEST(RowConv, CopiesWhatSharesFewSetsOfTheCache) {
   EXPECT_FALSE(is_in_slabs(c)) << "more than a cache holds";
 }
 
-/// 49 taps, with vectors of 64 bytes, whatever the sets.
+/// 49 taps, with vectors of 64 bytes, whatever the sets, where the length of a row is not known.
 TEST(RowConv, CopiesWhatManyTapsWouldReadFromFarAway) {
-  const Depthwise c{
-      .channels = 96, .kernel = {7, 7}, .low = {3, 3}, .high = {3, 3}, .sizes = {"1", "12", "19"}};
-  const auto copies = [&](std::int64_t bytes) {
-    const jit::LowerOptions options{.target = jit::LowerOptions::Target::Cpu,
-                                    .vector_bytes = bytes};
-    return nests_of(jit::lower(graph_of(c), options)).find("local") != std::string::npos;
-  };
-  EXPECT_TRUE(copies(64));
-  EXPECT_FALSE(copies(32));
+  Depthwise c{
+      .channels = 96, .kernel = {7, 7}, .low = {3, 3}, .high = {3, 3}, .sizes = {"1", "12", "s0"}};
+  EXPECT_TRUE(is_in_slabs(c));
+  EXPECT_FALSE(is_in_slabs(c, 32));
+  expect_right(c, {19});
+  c.sizes.back() = "19";
+  EXPECT_FALSE(is_in_slabs(c));
   expect_right(c);
+}
+
+/// The loop over channels of 25 and more taps that fill vectors is around that over blocks of a row.
+TEST(RowConv, MakesRowsForOneVectorOfChannelsAfterTheOther) {
+  const auto is_by_vector = [](const Depthwise& c, std::int64_t bytes = 64) {
+    std::string text = nests_for(c, bytes);
+    text.erase(0, text.find("nest @conv"));
+    return text.find("  vector ") < text.find("  serial ");
+  };
+  const Depthwise square{
+      .channels = 48, .kernel = {5, 5}, .low = {2, 2}, .high = {2, 2}, .sizes = {"1", "6", "19"}};
+  EXPECT_TRUE(is_by_vector(square));
+  EXPECT_FALSE(is_by_vector(square, 32));
+  Depthwise c = square;
+  c.channels = 40;
+  EXPECT_FALSE(is_by_vector(c));
+  c = square;
+  c.sizes = {"s0", "s1", "s2"};
+  EXPECT_FALSE(is_by_vector(c));
+  EXPECT_FALSE(is_by_vector({.channels = 48, .sizes = {"1", "6", "19"}})) << "9 taps";
+
+  for (const char* width : {"1", "7", "8", "9", "17"})
+    for (const Ints& strides : {Ints{1, 1}, {2, 2}, {3, 1}}) {
+      c = square;
+      c.sizes = {"2", "6", width};
+      c.strides = strides;
+      expect_right(c);
+      c.biased = false;
+      c.low = {0, 4};
+      c.high = {5, 0};
+      expect_right(c);
+    }
+  expect_right(Depthwise{.channels = 32,
+                         .kernel = {3, 3, 3},
+                         .strides = {1, 2, 1},
+                         .low = {1, 1, 1},
+                         .high = {0, 1, 1},
+                         .dilations = {1, 1, 1},
+                         .sizes = {"1", "4", "5", "10"}});
 }
 
 TEST(RowConv, OfCopiesOfEveryWindow) {
