@@ -228,10 +228,6 @@ std::int64_t least_slices(const Problem& problem, std::size_t axis) {
   return std::clamp<std::int64_t>(kLeastPositions / std::max<std::int64_t>(1, slice), 1, kMost);
 }
 
-}  // namespace
-
-namespace {
-
 /// Panels of the channels of an image's result that the threads share evenly; 0: parts of rows are as good.
 std::int64_t parts_by_channels(const Problem& problem, Algorithm algorithm, int threads) {
   const std::int64_t panels = winograd_weights(problem)[1];
@@ -244,10 +240,6 @@ std::int64_t parts_by_channels(const Problem& problem, Algorithm algorithm, int 
       kFarElements * costs.transform * tiles_of(problem, *form_of(problem, algorithm));
   return threads > 1 && problem.result[0] == 1 && even && pays ? threads : 0;
 }
-
-}  // namespace
-
-namespace {
 
 /// Whether each channel of the result is of one of x alone.
 bool is_depthwise(const Problem& problem) {
