@@ -10,8 +10,8 @@ import os
 import subprocess
 import sys
 
-FOLDER = "/usr/share/libonnx-testdata/data/node"
-
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "onnx"))
+from node_data import FOLDER, NOT_AS_SAID  # noqa: E402  (found by the line above)
 
 #: Interleavings of streams; 0 is the order in which work was given.
 SEEDS = [0, 1, 2]
@@ -22,11 +22,14 @@ def verified(command, cases, seed):
     ran = subprocess.run([command, "verify", "--device", "cuda-sim", "--json", *cases],
                          env={**os.environ, "HEDDLE_CUDA_SIM_SEED": str(seed)}, stdout=subprocess.PIPE, text=True)
     result = json.loads(ran.stdout)
+    right = ran.returncode == (1 if result["failed"] else 0)
     for case in result["cases"]:
+        if case["result"] == "FAIL" and case["case"] not in NOT_AS_SAID:
+            right = False
         if case["result"] != "PASS":
             print(f"seed {seed}: {case['result']} {case['case']}: {case['reason']}")
     print(f"seed {seed}:", {key: value for key, value in result.items() if key != "cases"}, flush=True)
-    return (ran.returncode == 0 and result["failed"] == 0 and result["evaluator_steps"] == 0
+    return (right and result["evaluator_steps"] == 0
             and result["library_steps"] == 0 and result["passed"] >= 0.7 * len(cases))
 
 
