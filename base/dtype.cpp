@@ -28,7 +28,12 @@ constexpr std::array<Row, std::size(kAllDTypes)> kRows = {{{"f32", 4, 3},
                                                            {"bool", 1, 0},
                                                            {"u16", 2, 1},
                                                            {"u32", 4, 1},
-                                                           {"u64", 8, 1}}};
+                                                           {"u64", 8, 1},
+                                                           {"f8e4m3fn", 1, 0},
+                                                           {"f8e4m3fnuz", 1, 0},
+                                                           {"f8e5m2", 1, 0},
+                                                           {"f8e5m2fnuz", 1, 0},
+                                                           {"f8e8m0fnu", 1, 0}}};
 
 const Row& row(DType dtype) {
   const auto index = static_cast<std::size_t>(dtype);
@@ -64,6 +69,11 @@ DType dtype_from_name(std::string_view name) {
 
 DType promote(DType a, DType b) {
   if (a == b) return a;
+  if (is_float8(a) || is_float8(b))
+    throw DTypeError({.what = "operands of two dtypes",
+                      .where = {},
+                      .expected = "an 8-bit float converted before, by cast()",
+                      .got = std::string(name_of(a)) + " and " + std::string(name_of(b))});
   if (row(a).rank != row(b).rank) return row(a).rank > row(b).rank ? a : b;
   if (is_floating(a)) return DType::F32;
   if (is_signed(a) == is_signed(b)) return size_of(a) > size_of(b) ? a : b;
@@ -74,7 +84,7 @@ DType promote(DType a, DType b) {
 }
 
 DType accumulator_of(DType dtype) {
-  if (dtype == DType::F16 || dtype == DType::BF16) return DType::F32;
+  if (dtype == DType::F16 || dtype == DType::BF16 || is_float8(dtype)) return DType::F32;
   if (is_integer(dtype)) return DType::I64;
   return dtype;
 }

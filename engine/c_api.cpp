@@ -30,10 +30,10 @@ struct heddle_engine {
 namespace {
 
 hd::DType to_dtype(std::int64_t dtype) {
-  if (dtype < HEDDLE_F32 || dtype > HEDDLE_U64)
+  if (dtype < HEDDLE_F32 || dtype > HEDDLE_F8E8M0FNU)
     throw hd::DTypeError({.what = "heddle_dtype",
                           .where = {},
-                          .expected = "HEDDLE_F32 to HEDDLE_U64",
+                          .expected = "HEDDLE_F32 to HEDDLE_F8E8M0FNU",
                           .got = std::to_string(dtype)});
   return static_cast<hd::DType>(dtype);
 }

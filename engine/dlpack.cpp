@@ -20,10 +20,24 @@ struct DTypeCode {
   std::uint8_t bits;
 };
 constexpr DTypeCode kDTypes[] = {
-    {f32, kDlFloat, 32}, {f64, kDlFloat, 64},   {f16, kDlFloat, 16}, {bf16, kDlBfloat, 16},
-    {i8, kDlInt, 8},     {u8, kDlUInt, 8},      {i16, kDlInt, 16},   {i32, kDlInt, 32},
-    {i64, kDlInt, 64},   {boolean, kDlBool, 8}, {u16, kDlUInt, 16},  {u32, kDlUInt, 32},
+    {f32, kDlFloat, 32},
+    {f64, kDlFloat, 64},
+    {f16, kDlFloat, 16},
+    {bf16, kDlBfloat, 16},
+    {i8, kDlInt, 8},
+    {u8, kDlUInt, 8},
+    {i16, kDlInt, 16},
+    {i32, kDlInt, 32},
+    {i64, kDlInt, 64},
+    {boolean, kDlBool, 8},
+    {u16, kDlUInt, 16},
+    {u32, kDlUInt, 32},
     {u64, kDlUInt, 64},
+    {f8e4m3fn, kDlFloat8E4M3FN, 8},
+    {f8e4m3fnuz, kDlFloat8E4M3FNUZ, 8},
+    {f8e5m2, kDlFloat8E5M2, 8},
+    {f8e5m2fnuz, kDlFloat8E5M2FNUZ, 8},
+    {f8e8m0fnu, kDlFloat8E8M0FNU, 8},
 };
 
 template <typename E>
@@ -37,9 +51,11 @@ template <typename E>
 DType dtype_of(const DLDataType& type) {
   for (const DTypeCode& known : kDTypes)
     if (type.lanes == 1 && type.code == known.code && type.bits == known.bits) return known.dtype;
-  fail<DTypeError>("element type",
-                   "f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64 or bool of one lane",
-                   fmt::format("code {}, {} bits, {} lanes", type.code, type.bits, type.lanes));
+  fail<DTypeError>(
+      "element type",
+      "f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64, bool or an 8-bit float "
+      "(e4m3fn, e4m3fnuz, e5m2, e5m2fnuz, e8m0fnu) of one lane",
+      fmt::format("code {}, {} bits, {} lanes", type.code, type.bits, type.lanes));
 }
 
 void check(const DLTensor& tensor) {

@@ -1,4 +1,4 @@
-// The structs of DLPack 1.0 (https://dmlc.github.io/dlpack/latest/c_api.html), declared here since systems ship
+// The structs of DLPack 1.0 and the codes of 1.1 (https://dmlc.github.io/dlpack/latest/c_api.html), declared here since systems ship
 // older headers.
 #pragma once
 
@@ -56,5 +56,10 @@ inline constexpr std::uint8_t kDlUInt = 1;
 inline constexpr std::uint8_t kDlFloat = 2;
 inline constexpr std::uint8_t kDlBfloat = 4;
 inline constexpr std::uint8_t kDlBool = 6;
+inline constexpr std::uint8_t kDlFloat8E4M3FN = 10;
+inline constexpr std::uint8_t kDlFloat8E4M3FNUZ = 11;
+inline constexpr std::uint8_t kDlFloat8E5M2 = 12;
+inline constexpr std::uint8_t kDlFloat8E5M2FNUZ = 13;
+inline constexpr std::uint8_t kDlFloat8E8M0FNU = 14;
 
 }  // namespace heddle::engine

@@ -111,8 +111,9 @@ Inferred infer_outputs(const Node& node, ShapeEnv& env) {
   ++inferred;
   env.late.clear();
   const OpDef& op = node.op();
-  std::vector<TensorMeta> outputs =
-      op.infer(InferContext(op, node.inputs(), node.attrs(), env, node.location()));
+  const InferContext context(op, node.inputs(), node.attrs(), env, node.location());
+  context.check_float8();
+  std::vector<TensorMeta> outputs = op.infer(context);
   HD_CHECK(op.outputs < 0 || static_cast<std::size_t>(op.outputs) == outputs.size(),
            std::string(op.name));
   DeviceTag device;

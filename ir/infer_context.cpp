@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "base/check.h"
@@ -95,6 +96,16 @@ void InferContext::require_equal(const SymExpr& a, const SymExpr& b, std::string
   if (a == b) return;
   if (!env.require({Predicate::Op::Eq, a, b}, fmt::format("{}: {}", op.name, label), location))
     fail_shape(label, seen(env, a).to_string(), seen(env, b).to_string());
+}
+
+void InferContext::check_float8() const {
+  if (op.takes_float8 || op.custom != nullptr || op.lowering.region) return;
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    if (!has(k) || !is_float8(meta(k).dtype)) continue;
+    const OperandSpec& spec = op.operands[std::min(k, op.operands.size() - 1)];
+    fail_dtype(spec.name, "a dtype with arithmetic (8-bit floats are converted before)",
+               std::string(name_of(meta(k).dtype)));
+  }
 }
 
 void InferContext::fail_shape(std::string_view label, std::string expected, std::string got) const {

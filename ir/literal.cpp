@@ -38,8 +38,9 @@ T element(const void* data, std::int64_t offset) {
   return value;
 }
 
+/// Whether floats of the type are structures of their bits.
 template <typename T>
-constexpr bool kIsSmallFloat = std::is_same_v<T, base::Half> || std::is_same_v<T, base::BFloat16>;
+constexpr bool kIsSmallFloat = std::is_class_v<T>;
 
 /// The float next to `value` that is inexact-odd: rounding it again to fewer bits gives what rounding
 /// `value` once would.

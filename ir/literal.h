@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/float8.h"
 #include "base/half.h"
 #include "base/hash.h"
 #include "heddle/dtype.h"
@@ -100,7 +101,7 @@ class Literal {
 };
 
 /// Calls f.template operator()<T>() with the storage type of `dtype`: float, double, base::Half,
-/// base::BFloat16, bool, or the integer of its size and sign.
+/// base::BFloat16, base::Float8, bool, or the integer of its size and sign.
 template <typename F>
 decltype(auto) dispatch(DType dtype, F&& f) {
   switch (dtype) {
@@ -128,6 +129,16 @@ decltype(auto) dispatch(DType dtype, F&& f) {
       return f.template operator()<std::uint32_t>();
     case DType::U64:
       return f.template operator()<std::uint64_t>();
+    case DType::F8E4M3FN:
+      return f.template operator()<base::Float8<DType::F8E4M3FN>>();
+    case DType::F8E4M3FNUZ:
+      return f.template operator()<base::Float8<DType::F8E4M3FNUZ>>();
+    case DType::F8E5M2:
+      return f.template operator()<base::Float8<DType::F8E5M2>>();
+    case DType::F8E5M2FNUZ:
+      return f.template operator()<base::Float8<DType::F8E5M2FNUZ>>();
+    case DType::F8E8M0FNU:
+      return f.template operator()<base::Float8<DType::F8E8M0FNU>>();
     case DType::Bool:
       break;
   }

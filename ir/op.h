@@ -58,6 +58,8 @@ class InferContext {
   std::int64_t axis(std::int64_t axis, std::int64_t rank, std::string_view label) const;
   /// Throws ShapeError "<op>: <label> …" unless the two sizes are, or can be assumed, equal.
   void require_equal(const SymExpr& a, const SymExpr& b, std::string_view label) const;
+  /// Throws DTypeError for an operand of 8-bit floats where the op takes none. Before every other constraint.
+  void check_float8() const;
   [[noreturn]] void fail_shape(std::string_view label, std::string expected, std::string got) const;
   [[noreturn]] void fail_dtype(std::string_view label, std::string expected, std::string got) const;
 };
@@ -168,6 +170,8 @@ bool overwrites_any(const Node& node);
 
 struct OpDef {
   std::string_view name;
+  /// Gives elements of its operands as they are, or converts them: operands may be 8-bit floats, which have no arithmetic.
+  bool takes_float8 = false;
   std::vector<OperandSpec> operands;
   std::vector<AttrSpec> attrs;
   int outputs = 1;  ///< -1: as many as infer returns

@@ -92,6 +92,7 @@ int arity_of(ScalarOp op) { return row(op).arity; }
 DType result_of(ScalarOp op, DType operand) { return row(op).to_bool ? boolean : operand; }
 
 bool defined_on(ScalarOp op, DType dtype) {
+  if (is_float8(dtype)) return op == ScalarOp::Select;
   switch (row(op).domain) {
     case Domain::Any:
       return true;

@@ -42,14 +42,15 @@ std::string float_text(DType dtype, double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   switch (dtype) {
-    case DType::F16:
-      return shortest_small<base::Half>(value);
-    case DType::BF16:
-      return shortest_small<base::BFloat16>(value);
     case DType::F32:
       return shortest(static_cast<float>(value));
-    default:
+    case DType::F64:
       return shortest(value);
+    default:
+      return dispatch(dtype, [&]<typename T>() -> std::string {
+        if constexpr (std::is_class_v<T>) return shortest_small<T>(value);
+        return shortest(value);
+      });
   }
 }
 

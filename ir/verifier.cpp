@@ -108,8 +108,9 @@ class Verifier {
     }
     env_->late.clear();
     try {
-      return node.op().infer(
-          InferContext(node.op(), node.inputs(), node.attrs(), *env_, node.location()));
+      const InferContext context(node.op(), node.inputs(), node.attrs(), *env_, node.location());
+      context.check_float8();
+      return node.op().infer(context);
     } catch (const Error& error) {
       fail("V5 metadata is what inference gives", node, "no error", error.what());
     }

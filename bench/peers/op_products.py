@@ -2,6 +2,7 @@
 import math
 
 import numpy as np
+from onnx import TensorProto
 
 from op_models import (BYTE, DOUBLE, HALF, IMAGE, INT8, INT32, Operand, chance, constant, normal, one, positive, weight,
                        peer_saturates, whole)
@@ -240,6 +241,11 @@ def through_bytes(op, x):
     return op("DequantizeLinear", op("QuantizeLinear", x, SCALE, ZERO), SCALE, ZERO)
 
 
+def through_float8(to):
+    """Two steps of ONNX Runtime, which does not fuse them; one of Heddle."""
+    return lambda op: op("DequantizeLinear", op("QuantizeLinear", (512, 1024), SCALE, output_dtype=to), SCALE)
+
+
 def conv_of_bytes(*weights, **attributes):
     """A convolution quantised ahead of time, as QDQ."""
     def build(op):
@@ -276,6 +282,8 @@ QUANTISATION = {
     "dequantize": one("DequantizeLinear", BYTES, SCALE, ZERO),
     "dequantize_channels": one("DequantizeLinear", whole(128, 512, 1024, dtype=INT8, low=-128),
                                constant(positive(1024, low=0.01)), np.zeros(1024, INT8), axis=1),
+    "quantize_dequantize_f8e4m3fn": through_float8(TensorProto.FLOAT8E4M3FN),
+    "quantize_dequantize_f8e5m2": through_float8(TensorProto.FLOAT8E5M2),
     "dynamic_quantize": one("DynamicQuantizeLinear", (512, 1024), results=3),
     "product_integer": one("MatMulInteger", whole(256, 64, 512, dtype=BYTE), bytes_of(512, 512), ZERO),
     "product_integer_1_row": one("MatMulInteger", whole(256, 1, 512, dtype=BYTE), bytes_of(512, 512), ZERO),

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <random>
 
+#include "base/float8.h"
 #include "base/half.h"
 #include "base/solve.h"
 #include "base/symexpr.h"
@@ -79,7 +80,9 @@ class RandomInputs {
         static_cast<std::int16_t*>(data)[k] = static_cast<std::int16_t>(bit());
         return;
       default:
-        static_cast<std::int8_t*>(data)[k] = static_cast<std::int8_t>(bit());
+        static_cast<std::uint8_t*>(data)[k] =
+            is_float8(dtype) ? base::float8_code(dtype, std::abs(normal_(bits_)))
+                             : static_cast<std::uint8_t>(bit());
         return;
     }
   }

@@ -1,5 +1,6 @@
 #include "engine/cli/npy.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
@@ -7,7 +8,6 @@
 #include <iterator>
 #include <string_view>
 
-#include "base/half.h"
 #include "heddle/error.h"
 
 namespace heddle::cli {
@@ -134,11 +134,10 @@ Tensor read_npy(const std::string& path) {
 
 void write_npy(const std::string& path, const Tensor& given) {
   Tensor tensor = given.is_row_major() ? given : given.clone();
-  if (tensor.dtype() == bf16) {
+  if (tensor.dtype() == bf16 || is_float8(tensor.dtype())) {
     Tensor wide = Tensor::empty(f32, Sizes(tensor.sizes().begin(), tensor.sizes().end()));
-    const auto* from = static_cast<const base::BFloat16*>(tensor.data());
-    for (std::int64_t k = 0; k < tensor.count(); ++k)
-      wide.data_as<float>()[k] = static_cast<float>(from[k]);
+    std::ranges::transform(tensor.to_doubles(), wide.data_as<float>(),
+                           [](double number) { return static_cast<float>(number); });
     tensor = wide;
   }
   std::string_view code;

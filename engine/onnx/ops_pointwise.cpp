@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/onnx/converters.h"
+#include "engine/onnx/float8.h"
 #include "engine/onnx/integers.h"
 #include "heddle/custom_op.h"
 
@@ -292,6 +293,8 @@ Tensor lowest_bits(const Tensor& x, std::int64_t bits) {
 /// @param bits  of the element type, if it has less than a byte; else 0
 Outputs cast_to(const Node& node, DType dtype, std::int64_t bits) {
   const Value& x = node.value(0);
+  if (is_float8(dtype) && (x.dtype() != dtype || (bits != 0 && bits != x.bits())))
+    return {Value(as_float8(node, x.tensor(), dtype, bits)).with_bits(bits)};
   if (bits != 0 && bits != x.bits())
     return {Value(lowest_bits(cast(cast(x.tensor(), i32), dtype), bits)).with_bits(bits)};
   if (x.dtype() == dtype) return {bits == x.bits() ? x : x.with_bits(bits)};

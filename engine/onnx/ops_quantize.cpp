@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/onnx/converters.h"
+#include "engine/onnx/float8.h"
 #include "engine/onnx/quantised.h"
 #include "engine/onnx/window.h"
 
@@ -91,7 +92,7 @@ class Beside {
 bool has_zero_point(const Node& node, std::size_t k) {
   if (!node.has(k)) return false;
   const auto known = node.value(k).concrete();
-  if (!known || is_floating(known->dtype()) || !known->is_row_major()) return true;
+  if (!known || !known->is_row_major()) return true;
   const auto* first = static_cast<const char*>(known->data());
   const auto bytes = known->count() * static_cast<std::int64_t>(heddle::size_of(known->dtype()));
   return !std::all_of(first, first + bytes, [](char byte) { return byte == 0; });
@@ -117,10 +118,23 @@ Tensor zero_point(const Node& node, std::size_t k, DType otherwise) {
 
 namespace {
 
+/// `real` in 8-bit floats; a zero point, which is 0 for these, counts for FLOAT4E2M1 alone.
+Value quantised_to_float8(const Node& node, const Beside& beside_x, const Tensor& scaled) {
+  const bool has_zero = node.has(2);
+  const DType dtype = has_zero ? node.value(2).dtype() : node.dtype("output_dtype", f8e4m3fn);
+  const std::int64_t bits = has_zero ? node.value(2).bits() : node.bits("output_dtype");
+  const Tensor moved =
+      has_zero && bits != 0 ? scaled + cast(beside_x(node.tensor(2)), scaled.dtype()) : scaled;
+  return Value(beside_x.joined(as_float8(node, moved, dtype, bits))).with_bits(bits);
+}
+
 Outputs quantize_linear(const Node& node) {
   const Tensor x = node.tensor(0);
   const Beside beside_x(node, x);
-  const Tensor scale = beside_x(node.tensor(1));
+  const Tensor scale = beside_x(widened(node.tensor(1)));
+  if (is_float8(node.has(2) ? node.value(2).dtype() : node.dtype("output_dtype", u8)))
+    return {
+        quantised_to_float8(node, beside_x, beside_x.taken_apart(cast(x, scale.dtype())) / scale)};
   const Tensor zero = zero_point(node, 2, node.dtype("output_dtype", u8));
   const std::int64_t bits = node.has(2) ? node.value(2).bits() : node.bits("output_dtype");
   const Tensor real = is_floating(x.dtype()) ? x : cast(x, scale.dtype());
@@ -132,9 +146,10 @@ Outputs quantize_linear(const Node& node) {
 Outputs dequantize_linear(const Node& node) {
   const Tensor x = node.tensor(0);
   const Beside beside_x(node, x);
-  const Tensor scale = beside_x(node.tensor(1));
-  Tensor wide = beside_x.taken_apart(cast(x, i32));
-  if (has_zero_point(node, 2)) wide = wide - cast(beside_x(node.tensor(2)), i32);
+  const Tensor scale = beside_x(widened(node.tensor(1)));
+  const DType between = is_float8(x.dtype()) ? f32 : i32;
+  Tensor wide = beside_x.taken_apart(cast(x, between));
+  if (has_zero_point(node, 2)) wide = wide - cast(beside_x(node.tensor(2)), between);
   return {beside_x.joined(cast(wide, scale.dtype()) * scale)};
 }
 

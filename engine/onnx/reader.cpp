@@ -184,6 +184,11 @@ void copy_values(const TensorProto& proto, DType dtype, void* data, std::int64_t
       return copy_field<std::uint64_t>(proto.uint64_data(), data, count, proto, where);
     case DType::U8:
     case DType::Bool:
+    case DType::F8E4M3FN:
+    case DType::F8E4M3FNUZ:
+    case DType::F8E5M2:
+    case DType::F8E5M2FNUZ:
+    case DType::F8E8M0FNU:
       return copy_field<std::uint8_t>(proto.int32_data(), data, count, proto, where);
   }
 }
@@ -222,6 +227,17 @@ DType dtype_of_onnx(int data_type, const std::string& where) {
       return f64;
     case TensorProto::BFLOAT16:
       return bf16;
+    case TensorProto::FLOAT8E4M3FN:
+    case TensorProto::FLOAT4E2M1:
+      return f8e4m3fn;
+    case TensorProto::FLOAT8E4M3FNUZ:
+      return f8e4m3fnuz;
+    case TensorProto::FLOAT8E5M2:
+      return f8e5m2;
+    case TensorProto::FLOAT8E5M2FNUZ:
+      return f8e5m2fnuz;
+    case TensorProto::FLOAT8E8M0:
+      return f8e8m0fnu;
     default:
       break;
   }
@@ -229,16 +245,16 @@ DType dtype_of_onnx(int data_type, const std::string& where) {
   throw UnsupportedError(
       {.what = "ONNX element type",
        .where = where,
-       .expected = "float, double, float16, bfloat16, int2, uint2, int4, uint4, int8, uint8, "
-                   "int16, uint16, "
-                   "int32, uint32, int64, uint64 or bool",
+       .expected = "float, double, float16, bfloat16, a float of 8 or 4 bits, int2, uint2, int4, "
+                   "uint4, int8, uint8, int16, uint16, int32, uint32, int64, uint64 or bool",
        .got = known ? TensorProto::DataType_Name(static_cast<TensorProto::DataType>(data_type))
                     : std::to_string(data_type)});
 }
 
 std::int64_t bits_of_onnx(int data_type) {
   const bool has_two = data_type == TensorProto::INT2 || data_type == TensorProto::UINT2;
-  const bool has_four = data_type == TensorProto::INT4 || data_type == TensorProto::UINT4;
+  const bool has_four = data_type == TensorProto::INT4 || data_type == TensorProto::UINT4 ||
+                        data_type == TensorProto::FLOAT4E2M1;
   return has_two ? 2 : has_four ? 4 : 0;
 }
 
@@ -247,7 +263,10 @@ std::optional<Packing> packing_of(const TensorProto& proto) {
   if (bits == 0) return {};
   const bool is_signed =
       proto.data_type() == TensorProto::INT2 || proto.data_type() == TensorProto::INT4;
-  return Packing{bits, is_signed, {proto.dims().begin(), proto.dims().end()}};
+  return Packing{bits,
+                 is_signed,
+                 proto.data_type() == TensorProto::FLOAT4E2M1,
+                 {proto.dims().begin(), proto.dims().end()}};
 }
 
 std::shared_ptr<const MappedFile> map_file(const std::string& path) {

@@ -20,7 +20,7 @@ class TensorProto;
 namespace heddle::onnx {
 
 /// The dtype of an ONNX TensorProto.DataType. @throws UnsupportedError naming it and `where`.
-/// Numbers of 2 and 4 bits are i8 or u8: see bits_of_onnx().
+/// Integers of 2 and 4 bits are i8 or u8, floats of 4 bits f8e4m3fn: see bits_of_onnx().
 DType dtype_of_onnx(int data_type, const std::string& where);
 /// 2 or 4 of the types that have so few bits; else 0.
 std::int64_t bits_of_onnx(int data_type);

@@ -98,17 +98,27 @@ Tensor size_tensors(const KnownInts& known) {
   return reshape(vector, SymInts(known.sizes.begin(), known.sizes.end()));
 }
 
+/// Of f8e4m3fn, which has all numbers of FLOAT4E2M1.
+std::uint8_t code_of_e2m1(unsigned code) {
+  // 0, 0.5, 1, 1.5, 2, 3, 4 and 6.
+  constexpr std::uint8_t kCodes[] = {0, 0x30, 0x38, 0x3c, 0x40, 0x44, 0x48, 0x4c};
+  return static_cast<std::uint8_t>(kCodes[code & 7] | (code & 8) << 4);
+}
+
 }  // namespace
 
 Tensor unpacked(const Tensor& bytes, const Packing& packing) {
-  Tensor numbers = Tensor::empty(packing.is_signed ? i8 : u8, packing.sizes);
+  const DType dtype = packing.is_real ? f8e4m3fn : packing.is_signed ? i8 : u8;
+  Tensor numbers = Tensor::empty(dtype, packing.sizes);
   const auto* from = static_cast<const std::uint8_t*>(bytes.data());
   auto* to = static_cast<std::uint8_t*>(numbers.data());
   const auto each = 8 / packing.bits;
   const unsigned half = 1u << (packing.bits - 1);
   for (std::int64_t k = 0; k < numbers.count(); ++k) {
     const unsigned number = (from[k / each] >> (k % each * packing.bits)) & (2 * half - 1);
-    to[k] = static_cast<std::uint8_t>(packing.is_signed ? (number ^ half) - half : number);
+    to[k] = packing.is_real
+                ? code_of_e2m1(number)
+                : static_cast<std::uint8_t>(packing.is_signed ? (number ^ half) - half : number);
   }
   return numbers;
 }
@@ -167,7 +177,8 @@ Value Value::of_reals(Tensor tensor, Reals reals) {
 Value Value::of_packed(Tensor bytes, Packing packing) {
   std::int64_t count = 1;
   for (const std::int64_t size : packing.sizes) count *= size;
-  if (count <= kMaxUnpacked) return of_constant(unpacked(bytes, packing)).with_bits(packing.bits);
+  if (count <= kMaxUnpacked || packing.is_real)
+    return of_constant(unpacked(bytes, packing)).with_bits(packing.bits);
   Value value(std::move(bytes));
   value.state_->dtype = packing.is_signed ? i8 : u8;
   value.state_->bits = packing.bits;

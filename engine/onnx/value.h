@@ -25,10 +25,11 @@ struct KnownInts {
 struct Packing {
   std::int64_t bits;  ///< 2 or 4
   bool is_signed;
-  Ints sizes;  ///< of the tensor of numbers
+  bool is_real;  ///< FLOAT4E2M1
+  Ints sizes;    ///< of the tensor of numbers
 };
 
-/// The numbers of `bytes`, as i8 or u8, on the host.
+/// The numbers of `bytes`, as i8, u8 or f8e4m3fn, on the host.
 Tensor unpacked(const Tensor& bytes, const Packing& packing);
 
 /// A tensor, a few integers known while tracing, or both; or a sequence of such. Shape arithmetic stays on the known integers; an op on
@@ -46,7 +47,8 @@ class Value {
   static Value of_constant(Tensor tensor);
   /// A computed tensor, a scalar or vector, whose elements follow from sizes: `reals` are read where a number is needed.
   static Value of_reals(Tensor tensor, Reals reals);
-  /// Numbers of less than a byte: as a tensor they are i8 or u8, which the graph computes from `bytes` where it reads them.
+  /// Numbers of less than a byte: as a tensor they are i8 or u8, which the graph computes from `bytes` where it reads them, or
+  /// f8e4m3fn, of which a copy is made here.
   static Value of_packed(Tensor bytes, Packing packing);
   /// A list of tensors whose number is known while tracing. It has elements(), and none of what tensors have.
   static Value of_sequence(std::vector<Value> elements);

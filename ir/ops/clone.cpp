@@ -38,6 +38,7 @@ std::vector<SymExpr> view_clone(const Node&, std::span<const SymExpr> index) {
 OpDef clone_op() {
   return {
       .name = "clone",
+      .takes_float8 = true,
       .operands = {{"x"}},
       .infer = infer_clone,
       .evaluate = evaluate_clone,
@@ -49,6 +50,7 @@ OpDef clone_op() {
 OpDef alias_op() {
   return {
       .name = "alias",
+      .takes_float8 = true,
       .operands = {{"x"}},
       .infer = infer_alias,
       .alias = view_of_first,

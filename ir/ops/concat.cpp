@@ -111,6 +111,7 @@ Scalar element_concat(ElementBuilder& builder, const Node& node, std::uint32_t,
 OpDef concat_op() {
   return {
       .name = "concat",
+      .takes_float8 = true,
       .operands = {{"xs", OperandSpec::Arity::Variadic}},
       .attrs = {{"axis", AttrKind::Int}},
       .infer = infer_concat,

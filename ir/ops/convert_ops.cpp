@@ -5,7 +5,9 @@
 //   result  T[d0 .. dn-1]
 //
 // Float to integer truncates towards zero and saturates, NaN gives 0; integers wrap when narrowed;
-// floats round to nearest even (integers reach f16 and bf16 by way of f32); to bool is "not zero".
+// floats round to nearest even (f64 and integers reach floats of 8 and 16 bits by way of f32), and what is too large for
+// them becomes infinity, or NaN where T has no infinity; f8e8m0fnu, of powers of two, takes the larger one of two that are
+// as near, and NaN for what is not positive; to bool is "not zero".
 //
 // Constraints: none.
 //
@@ -39,6 +41,7 @@ Scalar element_convert(ElementBuilder& builder, const Node& node, std::uint32_t,
 std::span<const OpDef> convert_ops() {
   static const OpDef defs[] = {{
                                    .name = "convert",
+                                   .takes_float8 = true,
                                    .operands = {{"x"}},
                                    .attrs = {{"dtype", AttrKind::DType}},
                                    .infer = infer_convert,

@@ -24,8 +24,10 @@ std::vector<TensorMeta> infer_creation(const InferContext& ctx) {
   const Dims& sizes = ctx.symints("sizes");
   ops::require_sizes(ctx, sizes, "C1 sizes");
   ctx.axis(ctx.integer("axis"), static_cast<std::int64_t>(sizes.size()), "C2 axis");
-  if (ctx.dtype("dtype") == DType::Bool) ctx.fail_dtype("C3 dtype", "a number dtype", "bool");
-  return ops::one(ops::fresh(ctx, ctx.dtype("dtype"), sizes));
+  const DType dtype = ctx.dtype("dtype");
+  if (dtype == DType::Bool || is_float8(dtype))
+    ctx.fail_dtype("C3 dtype", "a number dtype", ops::text_of(dtype));
+  return ops::one(ops::fresh(ctx, dtype, sizes));
 }
 
 std::vector<Literal> evaluate_creation(const EvalContext& ctx) {

@@ -61,7 +61,7 @@ bool next_index(Sizes& index, const Sizes& sizes) {
 
 void require_number(const InferContext& ctx, std::size_t k, std::string_view label) {
   const DType dtype = ctx.meta(k).dtype;
-  if (dtype == DType::Bool) ctx.fail_dtype(label, "a number", text_of(dtype));
+  if (dtype == DType::Bool || is_float8(dtype)) ctx.fail_dtype(label, "a number", text_of(dtype));
 }
 
 void require_floating(const InferContext& ctx, std::size_t k, std::string_view label) {

@@ -15,6 +15,10 @@ Literal converted(const Literal& tensor, DType dtype);
 
 inline float widened(base::Half value) { return static_cast<float>(value); }
 inline float widened(base::BFloat16 value) { return static_cast<float>(value); }
+template <DType kDType>
+float widened(base::Float8<kDType> value) {
+  return static_cast<float>(value);
+}
 template <typename S>
 S widened(S value) {
   return value;
@@ -78,7 +82,7 @@ AxisCut cut_at(const Sizes& sizes, std::int64_t axis);
 /// zeros, and only where no size is 0.
 bool next_index(Sizes& index, const Sizes& sizes);
 
-/// Fails unless operand `k` has a number dtype: any but bool.
+/// Fails unless operand `k` has a number dtype: any but bool and 8-bit floats.
 void require_number(const InferContext& ctx, std::size_t k, std::string_view label);
 /// Fails unless operand `k` has a floating dtype.
 void require_floating(const InferContext& ctx, std::size_t k, std::string_view label);

@@ -64,6 +64,7 @@ std::vector<SymExpr> view_expand(const Node& node, std::span<const SymExpr> inde
 OpDef expand_op() {
   return {
       .name = "expand",
+      .takes_float8 = true,
       .operands = {{"x"}},
       .attrs = {{"sizes", AttrKind::SymInts}},
       .infer = infer_expand,

@@ -72,6 +72,7 @@ Scalar element_gather(ElementBuilder& builder, const Node& node, std::uint32_t,
 OpDef gather_op() {
   return {
       .name = "gather",
+      .takes_float8 = true,
       .operands = {{"x"}, {"indices"}},
       .attrs = {{"axis", AttrKind::Int, Attr(std::int64_t{0})}},
       .infer = infer_gather,

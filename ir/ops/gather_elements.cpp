@@ -68,6 +68,7 @@ Scalar element_gather_elements(ElementBuilder& builder, const Node& node, std::u
 OpDef gather_elements_op() {
   return {
       .name = "gather_elements",
+      .takes_float8 = true,
       .operands = {{"x"}, {"indices"}},
       .attrs = {{"axis", AttrKind::Int, Attr(std::int64_t{0})}},
       .infer = infer_gather_elements,

@@ -111,6 +111,7 @@ Scalar element_gather_nd(ElementBuilder& builder, const Node& node, std::uint32_
 OpDef gather_nd_op() {
   return {
       .name = "gather_nd",
+      .takes_float8 = true,
       .operands = {{"x"}, {"indices"}},
       .attrs = {{"batch_dims", AttrKind::Int, Attr(std::int64_t{0})}},
       .infer = infer_gather_nd,

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/float8.h"
 #include "base/half.h"
 
 namespace heddle::ir::ops {
@@ -19,7 +20,9 @@ double rounded(DType dtype, double value) {
     case DType::BF16:
       return static_cast<float>(base::BFloat16(static_cast<float>(value)));
     default:
-      return value;
+      return is_float8(dtype)
+                 ? base::float8_value(dtype, base::float8_code(dtype, static_cast<float>(value)))
+                 : value;
   }
 }
 

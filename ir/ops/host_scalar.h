@@ -31,7 +31,7 @@ HostScalar load(const Literal& tensor, std::int64_t position);
 void store(Literal& tensor, std::int64_t position, const HostScalar& value);
 
 /// `value` in `dtype`. Float to integer truncates towards zero and saturates, NaN gives 0; integer
-/// to narrower integer wraps; to bool is "not zero"; f16 and bf16 are reached by way of f32.
+/// to narrower integer wraps; to bool is "not zero"; floats of 8 and 16 bits are reached by way of f32.
 HostScalar convert(const HostScalar& value, DType dtype);
 
 /// What `op` gives. Operands have one dtype (Select: a bool, then two of one dtype) on which `op`

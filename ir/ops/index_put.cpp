@@ -16,7 +16,7 @@
 // Constraints. infer() checks them in this order; tests are named index_put_c1 ...
 //   C1  values have the dtype of x
 //   C2  indices are integers
-//   C3  x is a number where accumulate is set
+//   C3  x is a number, and no 8-bit float, where accumulate is set
 //   C4  there are between one and rank-of-x index operands
 //   C5  the index operands broadcast together
 //   C6  values broadcast to the sizes of x at the indices
@@ -131,6 +131,7 @@ std::vector<Value> decompose_index_put(DecomposeContext& ctx) {
 
 OpDef index_put_op() {
   return {.name = "index_put",
+          .takes_float8 = true,
           .operands = {{"x"}, {"values"}, {"indices", OperandSpec::Arity::Variadic}},
           .attrs = {{"accumulate", AttrKind::Bool, false}, in_place_attr()},
           .infer = infer_index_put,

@@ -107,6 +107,7 @@ std::vector<Value> decompose_ordered_scatter(DecomposeContext& ctx) {
 
 OpDef ordered_scatter_op() {
   return {.name = "ordered_scatter",
+          .takes_float8 = true,
           .operands = {{"x"}, {"destinations"}, {"order"}, {"updates"}},
           .attrs = {{"coordinates", AttrKind::Int, {}},
                     reduction_attr(),

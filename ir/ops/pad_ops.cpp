@@ -173,6 +173,7 @@ Scalar element_pad(ElementBuilder& builder, const Node& node, std::uint32_t,
 std::span<const OpDef> pad_ops() {
   static const OpDef ops[] = {{
       .name = "pad",
+      .takes_float8 = true,
       .operands = {{"x"}, {"value", OperandSpec::Arity::Optional}},
       .attrs = {{"low", AttrKind::SymInts},
                 {"high", AttrKind::SymInts},

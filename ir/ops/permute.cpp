@@ -68,6 +68,7 @@ std::vector<SymExpr> view_permute(const Node& node, std::span<const SymExpr> ind
 OpDef permute_op() {
   return {
       .name = "permute",
+      .takes_float8 = true,
       .operands = {{"x"}},
       .attrs = {{"perm", AttrKind::Ints}},
       .infer = infer_permute,

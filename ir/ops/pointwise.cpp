@@ -1,5 +1,6 @@
 #include "ir/ops/pointwise.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/check.h"
@@ -19,7 +20,13 @@ Dims broadcast_all(const InferContext& ctx, std::string_view label) {
 DType promoted(const InferContext& ctx, std::size_t first) {
   DType dtype = ctx.meta(first).dtype;
   for (std::size_t k = first + 1; k < ctx.inputs.size(); ++k) {
-    if (ctx.has(k)) dtype = promote(dtype, ctx.meta(k).dtype);
+    if (!ctx.has(k)) continue;
+    const DType other = ctx.meta(k).dtype;
+    if (dtype != other && (is_float8(dtype) || is_float8(other)))
+      ctx.fail_dtype(ctx.op.operands[std::min(k, ctx.op.operands.size() - 1)].name,
+                     text_of(dtype) + " (8-bit floats are not converted by themselves)",
+                     text_of(other));
+    dtype = promote(dtype, other);
   }
   return dtype;
 }

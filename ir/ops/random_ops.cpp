@@ -48,7 +48,7 @@ std::vector<TensorMeta> infer_random(const InferContext& ctx) {
   if (key.rank() != 1) ctx.fail_shape(kC1, "[2]", text_of(seen(ctx.env, key.sizes)));
   ctx.require_equal(2, key.sizes[0], kC1);
   const DType dtype = ctx.dtype("dtype");
-  if (!is_floating(dtype)) {
+  if (!is_floating(dtype) || is_float8(dtype)) {
     ctx.fail_dtype("C2 dtype is floating", "a floating dtype", text_of(dtype));
   }
   const bool uniform = ctx.op.name == "random_uniform";

@@ -93,6 +93,7 @@ std::vector<SymExpr> view_reshape(const Node& node, std::span<const SymExpr> ind
 OpDef reshape_op() {
   return {
       .name = "reshape",
+      .takes_float8 = true,
       .operands = {{"x"}},
       .attrs = {{"sizes", AttrKind::SymInts}},
       .infer = infer_reshape,

@@ -49,6 +49,7 @@ std::vector<SymExpr> view_reverse(const Node& node, std::span<const SymExpr> ind
 OpDef reverse_op() {
   return {
       .name = "reverse",
+      .takes_float8 = true,
       .operands = {{"x"}},
       .attrs = {{"axes", AttrKind::Ints}},
       .infer = infer_reverse,

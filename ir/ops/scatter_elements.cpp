@@ -17,7 +17,7 @@
 // Constraints. infer() checks them in this order; tests are named scatter_elements_c1 ...
 //   C1  updates have the dtype of x
 //   C2  indices are integers
-//   C3  reduction is none, add, mul, max or min; none for bool
+//   C3  reduction is none, add, mul, max or min; none for bool and 8-bit floats
 //   C4  x, indices and updates have the same number of dimensions, at least one
 //   C5  axis lies within the rank of x
 //   C6  indices and updates have the same sizes
@@ -78,6 +78,7 @@ std::vector<Literal> evaluate_scatter_elements(const EvalContext& ctx) {
 
 OpDef scatter_elements_op() {
   return {.name = "scatter_elements",
+          .takes_float8 = true,
           .operands = {{"x"}, {"indices"}, {"updates"}},
           .attrs = {{"axis", AttrKind::Int, std::int64_t{0}}, reduction_attr(), in_place_attr()},
           .infer = infer_scatter_elements,

@@ -15,7 +15,7 @@
 // Constraints. infer() checks them in this order; tests are named scatter_nd_c1 ...
 //   C1  updates have the dtype of x
 //   C2  indices are integers
-//   C3  reduction is none, add, mul, max or min; none for bool
+//   C3  reduction is none, add, mul, max or min; none for bool and 8-bit floats
 //   C4  indices have at least one dimension
 //   C5  the last size of indices is known and at most the rank of x
 //   C6  updates have the leading sizes of indices and the trailing sizes of x
@@ -91,6 +91,7 @@ std::vector<Literal> evaluate_scatter_nd(const EvalContext& ctx) {
 
 OpDef scatter_nd_op() {
   return {.name = "scatter_nd",
+          .takes_float8 = true,
           .operands = {{"x"}, {"indices"}, {"updates"}},
           .attrs = {reduction_attr(), in_place_attr()},
           .infer = infer_scatter_nd,

@@ -31,6 +31,7 @@ void check_reduction(const InferContext& ctx, std::string_view label) {
   if (ctx.meta(0).dtype == DType::Bool) {
     fail_argument(ctx, label, "none for bool", reduction);
   }
+  if (is_float8(ctx.meta(0).dtype)) fail_argument(ctx, label, "none for 8-bit floats", reduction);
 }
 
 void check_update_dtype(const InferContext& ctx, std::size_t updates, std::string_view label) {

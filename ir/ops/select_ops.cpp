@@ -46,6 +46,7 @@ Scalar element_select(ElementBuilder& builder, const Node& node, std::uint32_t,
 std::span<const OpDef> select_ops() {
   static const OpDef ops[] = {{
       .name = "where",
+      .takes_float8 = true,
       .operands = {{"cond"}, {"a"}, {"b"}},
       .infer = infer_select,
       .alias = ops::reuse_if_same_layout,

@@ -82,6 +82,7 @@ std::vector<SymExpr> view_slice(const Node& node, std::span<const SymExpr> index
 OpDef slice_op() {
   return {
       .name = "slice",
+      .takes_float8 = true,
       .operands = {{"x"}},
       .attrs = {{"start", AttrKind::SymInts},
                 {"limit", AttrKind::SymInts},

@@ -71,6 +71,7 @@ std::vector<Value> decompose_split(DecomposeContext& ctx) {
 OpDef split_op() {
   return {
       .name = "split",
+      .takes_float8 = true,
       .operands = {{"x"}},
       .attrs = {{"axis", AttrKind::Int}, {"sizes", AttrKind::SymInts}},
       .outputs = -1,

@@ -70,6 +70,7 @@ std::vector<SymExpr> view_unfold(const Node& node, std::span<const SymExpr> inde
 OpDef unfold_op() {
   return {
       .name = "unfold",
+      .takes_float8 = true,
       .operands = {{"x"}},
       .attrs = {{"axis", AttrKind::Int}, {"size", AttrKind::Int}, {"step", AttrKind::Int}},
       .infer = infer_unfold,

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/float8.h"
 #include "base/half.h"
 
 namespace heddle::jit::cuda {
@@ -219,7 +220,7 @@ std::string compute_type(DType dtype) {
     case DType::Bool:
       return "bool";
     default:
-      return storage_type(dtype);
+      return is_float8(dtype) ? "float" : storage_type(dtype);
   }
 }
 
@@ -250,6 +251,16 @@ std::string storage_type(DType dtype) {
       return "unsigned int";
     case DType::U64:
       return "unsigned long long";
+    case DType::F8E4M3FN:
+      return "hd_f8e4m3fn";
+    case DType::F8E4M3FNUZ:
+      return "hd_f8e4m3fnuz";
+    case DType::F8E5M2:
+      return "hd_f8e5m2";
+    case DType::F8E5M2FNUZ:
+      return "hd_f8e5m2fnuz";
+    case DType::F8E8M0FNU:
+      return "hd_f8e8m0fnu";
   }
   return {};
 }
@@ -261,6 +272,7 @@ std::string constant_text(DType dtype, double number, std::int64_t integer) {
   auto narrow = static_cast<float>(number);
   if (dtype == DType::F16) narrow = static_cast<float>(base::Half(narrow));
   if (dtype == DType::BF16) narrow = static_cast<float>(base::BFloat16(narrow));
+  if (is_float8(dtype)) narrow = base::float8_value(dtype, base::float8_code(dtype, narrow));
   return real_text(narrow, false);
 }
 
@@ -282,17 +294,20 @@ std::string convert_text(DType from, DType to, const std::string& value) {
                              : "(" + type + ")" + value;
   if (to == DType::F16) return "hd_round_f16((float)" + value + ")";
   if (to == DType::BF16) return "hd_round_bf16((float)" + value + ")";
+  if (is_float8(to)) return loaded_text(to, stored_text(to, "(float)" + value));
   return "(" + type + ")" + value;
 }
 
 std::string loaded_text(DType dtype, const std::string& place) {
   if (dtype == DType::F16 || dtype == DType::BF16) return "hd_widen(" + place + ")";
+  if (is_float8(dtype)) return "hd_widen_float8(" + place + ")";
   return dtype == DType::Bool ? place + " != 0" : place;
 }
 
 std::string stored_text(DType dtype, const std::string& value) {
   if (dtype == DType::F16) return "hd_to_f16(" + value + ")";
   if (dtype == DType::BF16) return "hd_to_bf16(" + value + ")";
+  if (is_float8(dtype)) return "hd_to_float8<" + storage_type(dtype) + ">(" + value + ")";
   return dtype == DType::Bool ? "(unsigned char)" + value : value;
 }
 

@@ -117,10 +117,11 @@ TEST(DLPack, WhatIsRefusedStaysTheCallers) {
       "from_dlpack: device: expected memory that the host can read (type 1, 3 or 13), got type 2");
   tensor.device = {1, 0};
   tensor.dtype = {5, 64, 1};
-  EXPECT_EQ(refused(std::type_identity<hd::DTypeError>()),
-            "from_dlpack: element type: expected f32, f64, f16, bf16, i8, u8, i16, u16, i32, "
-            "u32, i64, u64 or bool of one "
-            "lane, got code 5, 64 bits, 1 lanes");
+  EXPECT_EQ(
+      refused(std::type_identity<hd::DTypeError>()),
+      "from_dlpack: element type: expected f32, f64, f16, bf16, i8, u8, i16, u16, i32, "
+      "u32, i64, u64, bool or an 8-bit float (e4m3fn, e4m3fnuz, e5m2, e5m2fnuz, e8m0fnu) of one "
+      "lane, got code 5, 64 bits, 1 lanes");
   tensor.dtype = {2, 32, 1};
   tensor.byte_offset = 2;
   EXPECT_NE(refused(std::type_identity<hd::ArgumentError>()), "no error");

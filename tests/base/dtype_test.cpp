@@ -11,9 +11,10 @@ namespace heddle {
 namespace {
 
 TEST(DType, names_and_sizes) {
-  const std::string_view names[] = {"f32", "f64", "f16",  "bf16", "i8",  "u8", "i16",
-                                    "i32", "i64", "bool", "u16",  "u32", "u64"};
-  const std::size_t sizes[] = {4, 8, 2, 2, 1, 1, 2, 4, 8, 1, 2, 4, 8};
+  const std::string_view names[] = {
+      "f32",  "f64", "f16", "bf16", "i8",       "u8",         "i16",    "i32",        "i64",
+      "bool", "u16", "u32", "u64",  "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu"};
+  const std::size_t sizes[] = {4, 8, 2, 2, 1, 1, 2, 4, 8, 1, 2, 4, 8, 1, 1, 1, 1, 1};
   for (const DType dtype : kAllDTypes) {
     const auto index = static_cast<std::size_t>(dtype);
     EXPECT_EQ(name_of(dtype), names[index]);
@@ -28,9 +29,10 @@ TEST(DType, unknown_name_is_an_error) {
     static_cast<void>(dtype_from_name("float"));
     FAIL();
   } catch (const ParseError& error) {
-    EXPECT_STREQ(error.what(),
-                 "unknown dtype: expected one of f32, f64, f16, bf16, i8, u8, i16, i32, i64, bool, "
-                 "u16, u32, u64, got \"float\"");
+    EXPECT_STREQ(
+        error.what(),
+        "unknown dtype: expected one of f32, f64, f16, bf16, i8, u8, i16, i32, i64, bool, "
+        "u16, u32, u64, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0fnu, got \"float\"");
   }
 }
 
@@ -84,10 +86,20 @@ TEST(Promote, unsigned_integers) {
   }
 }
 
+TEST(Promote, float8_is_converted_by_name) {
+  for (const DType dtype : kFloat8DTypes) {
+    EXPECT_EQ(promote(dtype, dtype), dtype);
+    for (const DType other : {boolean, i8, f16, f32, dtype == f8e5m2 ? f8e4m3fn : f8e5m2}) {
+      EXPECT_THROW(promote(dtype, other), DTypeError) << name_of(dtype) << ", " << name_of(other);
+      EXPECT_THROW(promote(other, dtype), DTypeError) << name_of(dtype) << ", " << name_of(other);
+    }
+  }
+}
+
 TEST(Promote, three_operands_in_any_order) {
-  for (const DType a : kAllDTypes) {
-    for (const DType b : kAllDTypes) {
-      for (const DType c : kAllDTypes) {
+  for (const DType a : kArithmeticDTypes) {
+    for (const DType b : kArithmeticDTypes) {
+      for (const DType c : kArithmeticDTypes) {
         EXPECT_EQ(promote(promote(a, b), c), promote(a, promote(b, c)))
             << name_of(a) << ", " << name_of(b) << ", " << name_of(c);
       }
@@ -101,6 +113,7 @@ TEST(DType, accumulators) {
   EXPECT_EQ(accumulator_of(f32), f32);
   EXPECT_EQ(accumulator_of(f64), f64);
   EXPECT_EQ(accumulator_of(boolean), boolean);
+  for (const DType dtype : kFloat8DTypes) EXPECT_EQ(accumulator_of(dtype), f32);
   for (const DType dtype : {i8, u8, i16, u16, i32, u32, i64, u64})
     EXPECT_EQ(accumulator_of(dtype), i64);
 }

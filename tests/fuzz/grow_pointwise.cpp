@@ -227,8 +227,21 @@ void Grower::select() {
         p.special || q.special});
 }
 
+/// Small whole numbers to 8-bit floats and back, which changes none of them.
+void Grower::pass_through_float8() {
+  static const DType kDTypes[] = {f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz};
+  const Item item = exact();
+  if (!item.quality.integral || item.quality.special || item.quality.bound > 8 ||
+      item.dtype() == boolean)
+    return;
+  const ir::Node* narrow = call("convert", {item.value}, {{"dtype", one_of(kDTypes)}});
+  if (narrow == nullptr) return;
+  emit("convert", {Item{narrow->value(), item.quality}}, {{"dtype", item.dtype()}}, item.quality);
+}
+
 void Grower::convert() {
-  const DType to = one_of(kAllDTypes);
+  if (chance(15)) return pass_through_float8();
+  const DType to = one_of(kArithmeticDTypes);
   const Item item = is_floating(to) ? any() : exact();
   Quality quality = converted(item.quality, item.dtype(), to);
   if (to == f16 && item.quality.bound > 2000) return;

@@ -192,7 +192,7 @@ void Grower::grow() {
   }
 }
 
-DType Grower::any_dtype() { return chance(50) ? main_dtype_ : one_of(kAllDTypes); }
+DType Grower::any_dtype() { return chance(50) ? main_dtype_ : one_of(kArithmeticDTypes); }
 
 SymExpr Grower::random_size() {
   static const std::int64_t kFixed[] = {1, 2, 3, 4, 6, 8};

@@ -95,6 +95,7 @@ class Grower {
   void compare();
   void select();
   void convert();
+  void pass_through_float8();
   void view();
   void slice();
   void reshape();

@@ -6,6 +6,7 @@
 
 #include "base/half.h"
 #include "jit/nest_builder.h"
+#include "tests/support/float8_values.h"
 
 namespace heddle::tests {
 namespace {
@@ -123,6 +124,29 @@ CorpusCase conversions(DType from) {
   return grid.finish(0);
 }
 
+/// From f32, at all numbers where the result changes; and from every code.
+CorpusCase float8_conversions(DType dtype) {
+  const std::vector<float> numbers = numbers_around(dtype);
+  GridCase grid("round_" + dtype_name(dtype), 1, static_cast<std::int64_t>(numbers.size()));
+  NestBuilder& b = grid.builder();
+  const NestBufferId real = grid.input(f32, false, 3);
+  const NestBufferId coded = grid.input(dtype, false, 3);
+  const NestBufferId rounded = grid.output(dtype);
+  const NestBufferId narrow = grid.output(dtype);
+  const NestBufferId wide = grid.output(f32);
+  grid.open();
+  const Scalar code = b.convert(b.load(real, grid.at()), dtype);
+  b.store(rounded, grid.at(), code);
+  b.store(narrow, grid.at(), b.load(coded, grid.at()));
+  b.store(wide, grid.at(), b.convert(b.load(coded, grid.at()), f32));
+  CorpusCase result = grid.finish(0);
+  for (std::size_t k = 0; k < numbers.size(); ++k) {
+    result.buffers[0].set(static_cast<std::int64_t>(k), numbers[k]);
+    result.buffers[1].bytes[k] = static_cast<unsigned char>(k);
+  }
+  return result;
+}
+
 /// select(a < c, a, c) with a constant of the dtype, and a masked load and store.
 CorpusCase selections(DType dtype) {
   GridCase grid("select_" + dtype_name(dtype), 2, 33);
@@ -149,67 +173,25 @@ std::int64_t CorpusBuffer::count() const {
 
 double CorpusBuffer::number(std::int64_t k) const {
   const unsigned char* at = bytes.data() + static_cast<std::size_t>(k) * size_of(dtype);
-  switch (dtype) {
-    case DType::F32:
-      return get<float>(at);
-    case DType::F64:
-      return get<double>(at);
-    case DType::F16:
-      return static_cast<float>(get<base::Half>(at));
-    case DType::BF16:
-      return static_cast<float>(get<base::BFloat16>(at));
-    case DType::I8:
-      return get<std::int8_t>(at);
-    case DType::U8:
-    case DType::Bool:
-      return *at;
-    case DType::I16:
-      return get<std::int16_t>(at);
-    case DType::I32:
-      return get<std::int32_t>(at);
-    case DType::I64:
-      return static_cast<double>(get<std::int64_t>(at));
-    case DType::U16:
-      return get<std::uint16_t>(at);
-    case DType::U32:
-      return get<std::uint32_t>(at);
-    case DType::U64:
-      return static_cast<double>(get<std::uint64_t>(at));
-  }
-  return 0;
+  if (dtype == DType::Bool) return *at;
+  return ir::dispatch(dtype, [&]<typename T>() {
+    if constexpr (std::is_class_v<T>)
+      return static_cast<double>(static_cast<float>(get<T>(at)));
+    else
+      return static_cast<double>(get<T>(at));
+  });
 }
 
 void CorpusBuffer::set(std::int64_t k, double value) {
   unsigned char* at = bytes.data() + static_cast<std::size_t>(k) * size_of(dtype);
-  switch (dtype) {
-    case DType::F32:
-      return put(at, static_cast<float>(value));
-    case DType::F64:
-      return put(at, value);
-    case DType::F16:
-      return put(at, base::Half(static_cast<float>(value)));
-    case DType::BF16:
-      return put(at, base::BFloat16(static_cast<float>(value)));
-    case DType::I8:
-      return put(at, static_cast<std::int8_t>(value));
-    case DType::U8:
-      return put(at, static_cast<std::uint8_t>(value));
-    case DType::Bool:
+  ir::dispatch(dtype, [&]<typename T>() {
+    if constexpr (std::is_class_v<T>)
+      put(at, T(static_cast<float>(value)));
+    else if constexpr (std::is_same_v<T, bool>)
       *at = value != 0;
-      return;
-    case DType::I16:
-      return put(at, static_cast<std::int16_t>(value));
-    case DType::I32:
-      return put(at, static_cast<std::int32_t>(value));
-    case DType::I64:
-      return put(at, static_cast<std::int64_t>(value));
-    case DType::U16:
-      return put(at, static_cast<std::uint16_t>(value));
-    case DType::U32:
-      return put(at, static_cast<std::uint32_t>(value));
-    case DType::U64:
-      return put(at, static_cast<std::uint64_t>(value));
-  }
+    else
+      put(at, static_cast<T>(value));
+  });
 }
 
 CorpusBuffer make_buffer(DType dtype, std::int64_t count, std::uint64_t seed, bool special) {
@@ -251,9 +233,13 @@ CorpusBuffer make_buffer(DType dtype, std::int64_t count, std::uint64_t seed, bo
 std::vector<CorpusCase> scalar_corpus() {
   std::vector<CorpusCase> cases;
   for (const DType dtype : kAllDTypes) {
+    cases.push_back(conversions(dtype));
+    if (is_float8(dtype)) {
+      cases.push_back(float8_conversions(dtype));
+      continue;
+    }
     for (const int arity : {1, 2}) cases.push_back(operations(dtype, arity));
     if (dtype != DType::Bool) cases.push_back(operations(dtype, 3));
-    cases.push_back(conversions(dtype));
     cases.push_back(selections(dtype));
   }
   return cases;

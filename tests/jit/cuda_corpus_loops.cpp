@@ -441,7 +441,7 @@ CorpusCase empty_loops() {
 
 std::vector<CorpusCase> loop_corpus() {
   std::vector<CorpusCase> cases;
-  for (const DType dtype : kAllDTypes) {
+  for (const DType dtype : kArithmeticDTypes) {
     for (const Kind kind : {Kind::Vector, Kind::Serial}) {
       cases.push_back(reductions(dtype, kind, false, 300));
       if (is_floating(dtype)) cases.push_back(reductions(dtype, kind, true, 45));

@@ -28,29 +28,14 @@ void append(Bytes& bytes, T value) {
 }
 
 void append(Bytes& bytes, const HostScalar& value) {
-  switch (value.dtype) {
-    case DType::F32:
-      return append(bytes, static_cast<float>(value.real));
-    case DType::F64:
-      return append(bytes, value.real);
-    case DType::F16:
-      return append(bytes, base::Half(static_cast<float>(value.real)).bits);
-    case DType::BF16:
-      return append(bytes, base::BFloat16(static_cast<float>(value.real)).bits);
-    case DType::I16:
-      return append(bytes, static_cast<std::int16_t>(value.integer));
-    case DType::I32:
-      return append(bytes, static_cast<std::int32_t>(value.integer));
-    case DType::U16:
-      return append(bytes, static_cast<std::uint16_t>(value.integer));
-    case DType::U32:
-      return append(bytes, static_cast<std::uint32_t>(value.integer));
-    case DType::I64:
-    case DType::U64:
-      return append(bytes, value.integer);
-    default:
-      return append(bytes, static_cast<std::uint8_t>(value.integer));
-  }
+  ir::dispatch(value.dtype, [&]<typename T>() {
+    if constexpr (std::is_class_v<T>)
+      append(bytes, T(static_cast<float>(value.real)).bits);
+    else if constexpr (std::is_floating_point_v<T>)
+      append(bytes, static_cast<T>(value.real));
+    else
+      append(bytes, static_cast<T>(value.integer));
+  });
 }
 
 template <typename T>
@@ -61,31 +46,14 @@ T read(const Bytes& bytes, std::size_t k) {
 }
 
 HostScalar element(DType dtype, const Bytes& bytes, std::size_t k) {
-  switch (dtype) {
-    case DType::F32:
-      return HostScalar::of_real(dtype, read<float>(bytes, k));
-    case DType::F64:
-      return HostScalar::of_real(dtype, read<double>(bytes, k));
-    case DType::F16:
-      return HostScalar::of_real(dtype, static_cast<float>(read<base::Half>(bytes, k)));
-    case DType::BF16:
-      return HostScalar::of_real(dtype, static_cast<float>(read<base::BFloat16>(bytes, k)));
-    case DType::I8:
-      return HostScalar::of_integer(dtype, read<std::int8_t>(bytes, k));
-    case DType::I16:
-      return HostScalar::of_integer(dtype, read<std::int16_t>(bytes, k));
-    case DType::I32:
-      return HostScalar::of_integer(dtype, read<std::int32_t>(bytes, k));
-    case DType::U16:
-      return HostScalar::of_integer(dtype, read<std::uint16_t>(bytes, k));
-    case DType::U32:
-      return HostScalar::of_integer(dtype, read<std::uint32_t>(bytes, k));
-    case DType::I64:
-    case DType::U64:
-      return HostScalar::of_integer(dtype, read<std::int64_t>(bytes, k));
-    default:
-      return HostScalar::of_integer(dtype, read<std::uint8_t>(bytes, k));
-  }
+  return ir::dispatch(dtype, [&]<typename T>() {
+    if constexpr (std::is_class_v<T>)
+      return HostScalar::of_real(dtype, static_cast<float>(read<T>(bytes, k)));
+    else if constexpr (std::is_floating_point_v<T>)
+      return HostScalar::of_real(dtype, read<T>(bytes, k));
+    else
+      return HostScalar::of_integer(dtype, static_cast<std::int64_t>(read<T>(bytes, k)));
+  });
 }
 
 /// Bits of the significand, the leading one included.

@@ -197,8 +197,9 @@ TEST_F(ModelText, TypesThatAreNoTensors) {
   text.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(
       TensorProto::STRING);
   EXPECT_EQ(text_of_load<UnsupportedError>(text),
-            "ONNX element type at x: expected float, double, float16, bfloat16, int2, uint2, int4, "
-            "uint4, int8, uint8, int16, uint16, int32, uint32, int64, uint64 or bool, got STRING");
+            "ONNX element type at x: expected float, double, float16, bfloat16, a float of 8 or 4 "
+            "bits, int2, uint2, int4, uint4, int8, uint8, int16, uint16, int32, uint32, int64, "
+            "uint64 or bool, got STRING");
 }
 
 TEST_F(ModelText, OperandsOfDifferentDTypes) {

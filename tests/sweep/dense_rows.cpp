@@ -311,7 +311,7 @@ void add_window_rows(std::vector<OpRow>& rows) {
     // Which elements weigh 0 in cubic depends on rounding, and so whose NaN shows.
     if (mode == "cubic") rows.back().specials = 0;
   };
-  resize("nearest", all_dtypes());
+  resize("nearest", {std::begin(kArithmeticDTypes), std::end(kArithmeticDTypes)});
   resize("linear", floats());
   resize("cubic", floats());
 }

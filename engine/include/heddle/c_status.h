@@ -38,9 +38,12 @@ typedef HEDDLE_C_ENUM(heddle_status){
 } heddle_status;
 
 /* Element types, in the order of heddle::DType. */
-typedef HEDDLE_C_ENUM(heddle_dtype){
-    HEDDLE_F32 = 0, HEDDLE_F64, HEDDLE_F16,  HEDDLE_BF16, HEDDLE_I8,  HEDDLE_U8, HEDDLE_I16,
-    HEDDLE_I32,     HEDDLE_I64, HEDDLE_BOOL, HEDDLE_U16,  HEDDLE_U32, HEDDLE_U64} heddle_dtype;
+typedef HEDDLE_C_ENUM(heddle_dtype){HEDDLE_F32 = 0, HEDDLE_F64, HEDDLE_F16, HEDDLE_BF16, HEDDLE_I8,
+                                    HEDDLE_U8, HEDDLE_I16, HEDDLE_I32, HEDDLE_I64, HEDDLE_BOOL,
+                                    HEDDLE_U16, HEDDLE_U32, HEDDLE_U64,
+                                    /* storage alone: converted to another type for arithmetic */
+                                    HEDDLE_F8E4M3FN, HEDDLE_F8E4M3FNUZ, HEDDLE_F8E5M2,
+                                    HEDDLE_F8E5M2FNUZ, HEDDLE_F8E8M0FNU} heddle_dtype;
 
 /* The text of the last error on this thread; "" if there was none. Valid until the next error. */
 HEDDLE_C_API const char* heddle_last_error(void);

@@ -12,6 +12,7 @@
 #include <llvm/IR/Module.h>
 
 #include "base/check.h"
+#include "base/float8.h"
 #include "base/half.h"
 #include "jit/cpu/llvm/math_library.h"
 
@@ -121,6 +122,7 @@ llvm::Constant* ScalarEmitter::constant(DType dtype, double number, std::int64_t
   if (dtype == DType::F64) return llvm::ConstantFP::get(type, number);
   if (dtype == DType::F16) narrow = static_cast<float>(base::Half(narrow));
   if (dtype == DType::BF16) narrow = static_cast<float>(base::BFloat16(narrow));
+  if (is_float8(dtype)) narrow = base::float8_value(dtype, base::float8_code(dtype, narrow));
   return llvm::ConstantFP::get(type, llvm::APFloat(narrow));
 }
 
@@ -158,7 +160,7 @@ Value* ScalarEmitter::convert(Value* value, DType from, DType to) {
   } else if (to == DType::F64) {
     real = b_.CreateFPExt(value, type);
   }
-  if (to == DType::F16) return from_storage(to, to_storage(to, real));
+  if (to == DType::F16 || is_float8(to)) return from_storage(to, to_storage(to, real));
   if (to != DType::BF16) return real;
   // Where it stays an f32, integers take fewer instructions.
   Value* rounded = from_storage(to, rounded_to_bf16(real));

@@ -1,7 +1,7 @@
 // Scalar instructions as LLVM IR, on single values and on vectors of any width alike.
 //
-// A value of dtype D is computed with as: f32, f16, bf16: float; f64: double; integers: their width;
-// bool: i1. In memory a bool is an i8 of 0 or 1, f16 and bf16 are i16.
+// A value of dtype D is computed with as: f32, f16, bf16, 8-bit floats: float; f64: double; integers: their width;
+// bool: i1. In memory a bool is an i8 of 0 or 1, f16 and bf16 are i16, 8-bit floats i8.
 #pragma once
 
 #include <cstdint>
@@ -104,6 +104,9 @@ class ScalarEmitter {
   llvm::Value* flushed_to_bf16(llvm::Value* value);
 
  private:
+  /// The f32 that each code of an 8-bit float stands for, and the code next to an f32.
+  llvm::Value* float8_value(DType dtype, llvm::Value* code);
+  llvm::Value* float8_code(DType dtype, llvm::Value* value);
   /// The bf16 next to each f32, ties to even: by integers, and by an instruction that takes subnormal numbers for 0, of vectors without.
   llvm::Value* rounded_to_bf16(llvm::Value* value);
   llvm::Value* narrowed_to_bf16(llvm::Value* value);

@@ -17,12 +17,14 @@ constexpr unsigned kBf16Lanes = 16;
 
 Value* ScalarEmitter::from_storage(DType dtype, Value* stored) {
   if (dtype == DType::Bool) return b_.CreateICmpNE(stored, integers_like(stored, 0));
-  if (dtype != DType::F16 && dtype != DType::BF16) return stored;
+  if (!is_floating(dtype) || dtype == DType::F32 || dtype == DType::F64) return stored;
   const unsigned lanes = lanes_of(stored);
   llvm::Type* type = compute_type(dtype, lanes);
   Value* value = nullptr;
   if (dtype == DType::F16) {
     value = b_.CreateFPExt(b_.CreateBitCast(stored, with_lanes(b_.getHalfTy(), lanes)), type);
+  } else if (is_float8(dtype)) {
+    value = float8_value(dtype, stored);
   } else {
     Value* wide = b_.CreateZExt(stored, with_lanes(b_.getInt32Ty(), lanes));
     value = b_.CreateBitCast(b_.CreateShl(wide, 16), type);
@@ -48,7 +50,7 @@ Value* ScalarEmitter::to_storage(DType dtype, Value* value) {
     case DType::BF16:
       return narrows ? narrowed_to_bf16(value) : rounded_to_bf16(value);
     default:
-      return value;
+      return is_float8(dtype) ? float8_code(dtype, value) : value;
   }
 }
 

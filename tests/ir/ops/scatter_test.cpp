@@ -268,12 +268,22 @@ TEST(IndexPut, ReplacesAndAddsInEveryDType) {
     expect_same(value_of(call), want);
     expect_same(value_of({"index_put", {spread_out(x), one, spread_out(rows), columns}}), want);
     expect_decomposition_agrees(call, 0);
-    if (dtype == boolean) continue;
+    if (dtype == boolean || is_float8(dtype)) continue;
     const OneOp twice{
         "index_put", {x, ints(dtype, {2, 1}, {2, 3}), ints(i64, {2}, {1, 1})}, accumulate(true)};
     expect_same(value_of(twice), ints(dtype, {2, 3}, {0, 1, 0, 6, 5, 6}));
     expect_decomposition_agrees(twice, 0);
   }
+}
+
+TEST(IndexPut, Float8IsNotAdded) {
+  const std::vector<ir::TensorMeta> metas{meta(f8e4m3fn, {2}), meta(f8e4m3fn, {}), meta(i64, {1})};
+  EXPECT_EQ(error_of("index_put", metas, accumulate(true)),
+            "index_put: C3 x is a number where accumulate is set: expected a number, got f8e4m3fn");
+  EXPECT_EQ(
+      error_of("scatter_elements", {metas[0], metas[2], meta(f8e4m3fn, {1})}, reduction("add")),
+      "scatter_elements: C3 reduction is none, add, mul, max or min; none for bool: expected "
+      "none for 8-bit floats, got add");
 }
 
 TEST(IndexPut, DecompositionTakesEveryShapeOfIndex) {
