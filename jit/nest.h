@@ -94,7 +94,7 @@ struct IndexStmt {
   SymExpr index;
 };
 
-/// Binds `symbol` (a temp) to an i64 scalar, clamped into [low, high]. When `check` is not 0 and the value
+/// Binds `symbol` (a temp) to an i64 or i32 scalar, clamped into [low, high]. When `check` is not 0 and the value
 /// lies outside, the kernel's status word becomes `check` (first one wins), if `mask` holds.
 struct BindStmt {
   Symbol symbol;

@@ -149,7 +149,8 @@ Scalar NestBuilder::from_index(const SymExpr& index) {
 
 SymExpr NestBuilder::bind(Scalar value, const SymExpr& low, const SymExpr& high, std::int32_t check,
                           ScalarId mask) {
-  HD_CHECK(value.dtype == DType::I64, "an index is bound from an i64");
+  HD_CHECK(value.dtype == DType::I64 || value.dtype == DType::I32,
+           "an index is bound from an i64 or i32");
   const Symbol symbol{Symbol::Kind::Temp, next_temp_++};
   append(block(), BindStmt{symbol, value.id, simplify(low), simplify(high), check, mask});
   nest_.facts.set_range(symbol, low, high);

@@ -84,7 +84,8 @@ class Checker {
     define(s.result, s.dtype);
   }
   void operator()(const BindStmt& s) {
-    require(use(s.operand) == DType::I64, "N7 bind takes an i64");
+    const DType dtype = use(s.operand);
+    require(dtype == DType::I64 || dtype == DType::I32, "N7 bind takes an i64 or i32");
     index(s.low);
     index(s.high);
     mask(s.mask);

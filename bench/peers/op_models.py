@@ -98,7 +98,7 @@ class Model:
         graph = helper.make_graph(self.nodes, "graph", infos, outputs,
                                   [numpy_helper.from_array(array, name) for name, array in self.constants.items()])
         opset = 23 if any(node.op_type in SINCE_23 and not node.domain for node in self.nodes) else 21
-        opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+        opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1), helper.make_opsetid("ai.onnx.ml", 3)]
         model = onnx.shape_inference.infer_shapes(helper.make_model(graph, ir_version=10, opset_imports=opsets))
         for output in model.graph.output:  # of an op that inference does not know
             if not output.type.WhichOneof("value"):

@@ -19,12 +19,14 @@ import op_edges
 import op_elements
 import op_movement
 import op_products
+import op_trees
 import peers
 from op_models import Model, saturation_note
 from single_models import MEASURED, ROOT, add_options, compare, measured, summary, write_report
 
 STORE = ROOT / ".cache/ops"
-FAMILIES = op_movement.FAMILIES | op_elements.FAMILIES | op_products.FAMILIES | op_edges.FAMILIES
+FAMILIES = (op_movement.FAMILIES | op_elements.FAMILIES | op_products.FAMILIES | op_trees.FAMILIES |
+            op_edges.FAMILIES)
 # Of an output's type: the largest difference over its largest magnitude. Other types are exact.
 TOLERANCES = {"float32": 1e-4, "float16": 2e-3, "bfloat16": 1e-2, "float64": 1e-6}
 # Of cases: a byte may be rounded to either of two numbers; group_norm_offset is ONNX Runtime's error, of single sums.

@@ -26,7 +26,10 @@ std::span<const Converter> quantize_converters();
 std::span<const Converter> resize_converters();
 std::span<const Converter> recurrent_converters();
 std::span<const Converter> loss_converters();
-std::span<const Converter> random_converters();    ///< other numbers in each run
+std::span<const Converter> random_converters();  ///< other numbers in each run
+std::span<const Converter> tree_converters();    ///< of ai.onnx.ml: ensembles of trees
+std::span<const Converter>
+classical_converters();  ///< and its other models, and what prepares features
 std::span<const Converter> signal_converters();    ///< Fourier transforms
 std::span<const Converter> region_converters();    ///< pooled regions of interest
 std::span<const Converter> unpool_converters();    ///< from windows back to what they were cut from

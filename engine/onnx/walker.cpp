@@ -92,6 +92,12 @@ class Walker {
 
   const Value& read(const Scope& scope, const std::string& name, const std::string& where) const {
     const Value* value = scope.find(name);
+    for (const Scope* at = &scope; at != nullptr && value == nullptr; at = at->outer)
+      if (const auto found = at->not_computed.find(name); found != at->not_computed.end())
+        throw UnsupportedError({.what = "output " + name,
+                                .where = found->second,
+                                .expected = "an output that the importer computes",
+                                .got = {}});
     if (value == nullptr || !value->defined())
       throw ModelError({.what = "model: value",
                         .where = where,
@@ -152,13 +158,11 @@ class Walker {
   static void bind(const NodeProto& proto, const Outputs& outputs, Scope& scope) {
     for (int k = 0; k < proto.output_size(); ++k) {
       if (proto.output(k).empty()) continue;
-      if (static_cast<std::size_t>(k) >= outputs.size() ||
-          !outputs[static_cast<std::size_t>(k)].defined())
-        throw UnsupportedError({.what = fmt::format("{}: output {}", proto.op_type(), k),
-                                .where = describe(proto),
-                                .expected = "an output that the importer computes",
-                                .got = proto.output(k)});
-      scope.values[proto.output(k)] = outputs[static_cast<std::size_t>(k)];
+      const auto at = static_cast<std::size_t>(k);
+      if (at < outputs.size() && outputs[at].defined())
+        scope.values[proto.output(k)] = outputs[at];
+      else
+        scope.not_computed[proto.output(k)] = describe(proto);
     }
   }
 

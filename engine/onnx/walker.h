@@ -40,6 +40,8 @@ bool is_number(const Tensor& tensor);
 struct Scope {
   const Scope* outer = nullptr;  ///< whose values are visible too; null for functions
   std::map<std::string, Value, std::less<>> values;
+  /// Outputs that their nodes' converters do not give, with where that is: an error if they are read.
+  std::map<std::string, std::string, std::less<>> not_computed;
   std::map<std::string, std::int64_t, std::less<>> opsets;
   AttributeMap arguments;  ///< attributes given to the function
   int depth = 0;

@@ -1,5 +1,7 @@
 #include "ir/ops/indexing.h"
 
+#include <limits>
+
 #include "heddle/error.h"
 #include "ir/ops/common.h"
 
@@ -10,12 +12,26 @@ void require_integer_indices(const InferContext& ctx, std::size_t k, std::string
   if (!is_integer(dtype)) ctx.fail_dtype(label, "an integer dtype", text_of(dtype));
 }
 
+namespace {
+
+/// Of 32 bits where numbers of the dtype and the size have no more: vectors have twice as many lanes of these.
+DType index_dtype(DType dtype, const SymExpr& size) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const bool narrow = size_of(dtype) < 4 || dtype == DType::I32;
+  return narrow && size.is_constant() && size.constant() <= kMost ? DType::I32 : DType::I64;
+}
+
+}  // namespace
+
 SymExpr wrapped_index(ElementBuilder& builder, Scalar value, const SymExpr& size) {
-  Scalar index = value.dtype == DType::I64 ? value : builder.convert(value, DType::I64);
+  const DType dtype = index_dtype(value.dtype, size);
+  Scalar index = value.dtype == dtype ? value : builder.convert(value, dtype);
   if (is_signed(value.dtype)) {
-    const Scalar zero = builder.constant_int(DType::I64, 0);
+    const Scalar zero = builder.constant_int(dtype, 0);
     const Scalar negative = builder.apply2(ScalarOp::Lt, index, zero);
-    const Scalar from_end = builder.apply2(ScalarOp::Add, index, builder.from_index(size));
+    const Scalar whole = dtype == DType::I32 ? builder.constant_int(dtype, size.constant())
+                                             : builder.from_index(size);
+    const Scalar from_end = builder.apply2(ScalarOp::Add, index, whole);
     index = builder.select(negative, from_end, index);
   }
   return builder.to_index(index, 0, size - 1, /*checked=*/true);

@@ -51,7 +51,8 @@ class NodeElements final : public ir::ElementBuilder {
     const std::string what = ir::spoken_op(node_) + ": index out of range";
     const std::int32_t code =
         checked ? emitter_.checks_.code(what, node_.location().to_string()) : 0;
-    return builder_.bind(builder_.convert(value, DType::I64), low, high, code, emitter_.guard());
+    const Scalar index = value.dtype == DType::I32 ? value : builder_.convert(value, DType::I64);
+    return builder_.bind(index, low, high, code, emitter_.guard());
   }
   Scalar predicate(const base::Predicate& predicate) override {
     return emitter_.predicate(predicate);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs `heddle verify` over what ONNX Runtime gives for ops of com.microsoft (make_contrib_cases.py).
+"""Runs `heddle verify` over what ONNX Runtime gives for ops of com.microsoft and ai.onnx.ml (make_contrib_cases.py,
+make_classical_cases.py).
 
 usage: contrib_cases.py HEDDLE
 """
@@ -14,8 +15,9 @@ import zipfile
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        with zipfile.ZipFile(pathlib.Path(__file__).parent / "contrib_cases.zip") as cases:
-            cases.extractall(folder)
+        for name in ("contrib_cases.zip", "classical_cases.zip"):
+            with zipfile.ZipFile(pathlib.Path(__file__).parent / name) as cases:
+                cases.extractall(folder)
         command = [sys.argv[1], "verify", folder, "--json", "--rtol", "1e-4", "--atol", "1e-5"]
         ran = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     result = json.loads(ran.stdout)

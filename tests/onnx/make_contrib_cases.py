@@ -47,7 +47,7 @@ class Cases:
 
     def add(
         self, case, op, inputs, outputs, symbolic=True, integer_outputs=(), known=(), domain="com.microsoft",
-        dtype=TensorProto.FLOAT, **attributes
+        dtype=TensorProto.FLOAT, integer=TensorProto.INT32, version=1, **attributes
     ):
         """`inputs`: arrays, None where one is absent, constants of the model where `known` has their number; `outputs`:
         how many."""
@@ -55,7 +55,7 @@ class Cases:
         names = [f"i{k}" if x is not None else "" for k, x in enumerate(inputs)]
         results = [f"o{k}" for k in range(outputs)]
         node = helper.make_node(op, names, results, domain=domain, **attributes)
-        kind = lambda k: TensorProto.INT32 if k in integer_outputs else dtype
+        kind = lambda k: integer if k in integer_outputs else dtype
         graph = helper.make_graph(
             [node],
             case,
@@ -63,7 +63,7 @@ class Cases:
             [helper.make_tensor_value_info(name, kind(k), None) for k, name in enumerate(results)],
             [numpy_helper.from_array(inputs[k], f"i{k}") for k in known if inputs[k] is not None],
         )
-        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid(domain, version)] if domain else [helper.make_opsetid("", 21)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3

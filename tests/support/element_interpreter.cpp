@@ -81,7 +81,7 @@ Scalar ElementInterpreter::from_index(const SymExpr& index) {
 
 SymExpr ElementInterpreter::to_index(Scalar scalar, const SymExpr& low, const SymExpr& high,
                                      bool checked) {
-  HD_CHECK(scalar.dtype == DType::I64);
+  HD_CHECK(scalar.dtype == DType::I64 || scalar.dtype == DType::I32);
   const std::int64_t first = low.evaluate(values_);
   const std::int64_t last = high.evaluate(values_);
   std::int64_t index = value(scalar).integer;

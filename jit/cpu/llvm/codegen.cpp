@@ -8,6 +8,8 @@
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/Dominators.h>
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/PassInstrumentation.h>
@@ -104,6 +106,30 @@ class MachinePool {
   std::map<std::string, std::vector<Machine>> idle_;
 };
 
+/// A gather's address and the extension of its index, in the block of the gather: LLVM selects instructions block by block, and
+/// has some with indices of 32 bits, of which there are twice as many in a vector.
+void bring_beside(llvm::CallBase& gather) {
+  auto* address = llvm::dyn_cast<llvm::GetElementPtrInst>(gather.getArgOperand(0));
+  if (address == nullptr || address->getNumIndices() != 1) return;
+  auto* index = llvm::dyn_cast<llvm::SExtInst>(address->getOperand(1));
+  if (index == nullptr) return;
+  if (address->getParent() == gather.getParent() && index->getParent() == gather.getParent())
+    return;
+  llvm::Instruction* own_index = index->clone();
+  own_index->insertBefore(&gather);
+  llvm::Instruction* own_address = address->clone();
+  own_address->setOperand(1, own_index);
+  own_address->insertBefore(&gather);
+  gather.setArgOperand(0, own_address);
+}
+
+void bring_indices_beside_gathers(llvm::Function& function) {
+  for (llvm::Instruction& instruction : llvm::instructions(function))
+    if (auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(&instruction);
+        call != nullptr && call->getIntrinsicID() == llvm::Intrinsic::masked_gather)
+      bring_beside(*call);
+}
+
 /// What the emitter leaves to clean up; the rest of an O2 pipeline costs several times as long and
 /// finds nothing. Loops are vectorised already, and values are not hoisted: splats held across a loop
 /// would occupy registers.
@@ -118,8 +144,11 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   passes.addPass(llvm::EarlyCSEPass());
   passes.addPass(llvm::DCEPass());
   passes.addPass(llvm::SimplifyCFGPass());
-  for (llvm::Function& function : module)
-    if (!function.isDeclaration()) passes.run(function, analyses);
+  for (llvm::Function& function : module) {
+    if (function.isDeclaration()) continue;
+    passes.run(function, analyses);
+    bring_indices_beside_gathers(function);
+  }
 }
 
 std::string text_of(const llvm::Module& module) {

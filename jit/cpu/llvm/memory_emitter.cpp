@@ -150,6 +150,15 @@ NestEmitter::Access NestEmitter::classify(const SymExpr& index) {
   }
   if (const auto bounded = classify_bounded(index)) return *bounded;
   if (const auto repeated = classify_repeated(index)) return *repeated;
+  if (index.kind() == SymExpr::Kind::Sum) {
+    SymExpr shared = 0;
+    for (const SymExpr& term : index.operands())
+      if (!varies(term)) shared += term;
+    if (!shared.is_constant(0))
+      return {.kind = Access::Kind::General,
+              .index = index_value(index - shared),
+              .base = index_value(shared)};
+  }
   return {Access::Kind::General, index_value(index)};
 }
 
@@ -227,9 +236,11 @@ Value* NestEmitter::element_address(NestBufferId buffer, Value* index) {
 }
 
 Value* NestEmitter::access_address(NestBufferId buffer, const Access& access) {
+  llvm::Type* element = scalars_.storage_type(nest_.buffers[buffer].dtype, 0);
+  if (access.base != nullptr)
+    return b_.CreateGEP(element, element_address(buffer, access.base), access.index);
   Value* address = element_address(buffer, access.index);
   if (access.kind != Access::Kind::Strided) return address;
-  llvm::Type* element = scalars_.storage_type(nest_.buffers[buffer].dtype, 0);
   return b_.CreateGEP(element, address, lane_offsets(access.step));
 }
 

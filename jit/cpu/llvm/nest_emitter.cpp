@@ -212,10 +212,25 @@ void NestEmitter::operator()(const BindStmt& s) {
   Value* v = value(s.operand);
   Value* low = index_value(s.low);
   Value* high = index_value(s.high);
+  const auto fits = [](const SymExpr& bound) {
+    return bound.is_constant() && bound.constant() == static_cast<std::int32_t>(bound.constant());
+  };
+  // Of 32 bits what is compared and clamped may stay, and an address then shows LLVM what it was extended from.
+  if (dtypes_.at(s.operand) == DType::I32) {
+    if (fits(s.low) && fits(s.high)) {
+      low = b_.CreateTrunc(low, b_.getInt32Ty());
+      high = b_.CreateTrunc(high, b_.getInt32Ty());
+    } else {
+      v = b_.CreateSExt(v, with_lanes(b_.getInt64Ty(), lanes_of(v)));
+    }
+  }
   const unsigned lanes = std::max({lanes_of(v), lanes_of(low), lanes_of(high)});
   Value* wide_low = widened(low, lanes);
   Value* wide_high = widened(high, lanes);
   v = widened(v, lanes);
+  const auto bind = [&](Value* index) {
+    symbols_[s.symbol] = b_.CreateSExt(index, with_lanes(b_.getInt64Ty(), lanes));
+  };
   if (s.check != 0) {
     const bool from_zero = s.low.is_constant(0) && provably_nonnegative(s.high, nest_.facts);
     Value* bad = from_zero
@@ -231,13 +246,10 @@ void NestEmitter::operator()(const BindStmt& s) {
     }
     report(bad, s.check, v, wide_high);
     // Whoever comes here is within.
-    if (s.mask == kNoScalar && (lanes == 0 || active_ == nullptr)) {
-      symbols_[s.symbol] = v;
-      return;
-    }
+    if (s.mask == kNoScalar && (lanes == 0 || active_ == nullptr)) return bind(v);
   }
   Value* upper = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, v, wide_high);
-  symbols_[s.symbol] = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, upper, wide_low);
+  bind(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, upper, wide_low));
 }
 
 /// The first failed check stays in the status word, and the kernel ends: its results are those of a run that fails.
@@ -245,10 +257,10 @@ void NestEmitter::operator()(const BindStmt& s) {
 void NestEmitter::report(Value* bad, std::int32_t code, Value* index, Value* last) {
   const unsigned lanes = lanes_of(bad);
   const auto first_bad = [&](Value* values) {
-    if (lanes_of(values) == 0) return values;
+    if (lanes_of(values) == 0) return b_.CreateSExt(values, b_.getInt64Ty());
     Value* bits = b_.CreateBitCast(bad, b_.getIntNTy(lanes));
     Value* lane = b_.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, bits, b_.getTrue());
-    return b_.CreateExtractElement(values, lane);
+    return b_.CreateSExt(b_.CreateExtractElement(values, lane), b_.getInt64Ty());
   };
   auto callee = module_.getOrInsertFunction(
       "heddle_report_index",

@@ -74,6 +74,7 @@ class NestEmitter {
     llvm::Value* bound = nullptr;  ///< Bounded: contiguous up to here, this element beyond
     std::int64_t step = 0;  ///< Strided: elements from one lane to the next; Repeated: lanes of one
     std::int64_t unit = 1;  ///< Repeated: elements from one that lanes read to the next
+    llvm::Value* base = nullptr;  ///< General: a scalar that is added to each lane's index
   };
 
   // nest_emitter.cpp: the function around the body, statements.
