@@ -1,6 +1,7 @@
 """Cases of ops.py: convolutions, products, attention, recurrences, quantisation."""
 import math
 
+import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
@@ -246,6 +247,14 @@ def through_float8(to):
     return lambda op: op("DequantizeLinear", op("QuantizeLinear", (512, 1024), SCALE, output_dtype=to), SCALE)
 
 
+def product_of_float8(rows, dtype):
+    """By weights of 8 bits, with a scale for each column."""
+    def build(op):
+        codes = constant(Operand(lambda random: random.standard_normal((2048, 2048)).astype(dtype)))
+        return op("MatMul", (rows, 2048), op("DequantizeLinear", codes, constant(positive(2048, low=0.01, high=0.03)), axis=1))
+    return build
+
+
 def conv_of_bytes(*weights, **attributes):
     """A convolution quantised ahead of time, as QDQ."""
     def build(op):
@@ -284,6 +293,8 @@ QUANTISATION = {
                                constant(positive(1024, low=0.01)), np.zeros(1024, INT8), axis=1),
     "quantize_dequantize_f8e4m3fn": through_float8(TensorProto.FLOAT8E4M3FN),
     "quantize_dequantize_f8e5m2": through_float8(TensorProto.FLOAT8E5M2),
+    **{f"product_{name}_{rows}_rows": product_of_float8(rows, dtype)
+       for name, dtype in (("f8e4m3fn", ml_dtypes.float8_e4m3fn), ("f8e5m2", ml_dtypes.float8_e5m2)) for rows in (1, 32)},
     "dynamic_quantize": one("DynamicQuantizeLinear", (512, 1024), results=3),
     "product_integer": one("MatMulInteger", whole(256, 64, 512, dtype=BYTE), bytes_of(512, 512), ZERO),
     "product_integer_1_row": one("MatMulInteger", whole(256, 1, 512, dtype=BYTE), bytes_of(512, 512), ZERO),

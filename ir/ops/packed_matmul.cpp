@@ -1,8 +1,8 @@
 // packed_matmul: a matrix product whose right operand lies in panels of columns, as kernels read it.
 //
 //   a         T[..., m, k]
-//   panels    U[p, k, w]: column j of the right matrix is column j % w of panel j / w; U is T, or f16 or bf16 where
-//             T is f32
+//   panels    U[p, k, w]: column j of the right matrix is column j % w of panel j / w; U is T, or f16, bf16 or an
+//             8-bit float where T is f32
 //   columns   n, the columns of the right matrix; what lies beyond them in the last panel is not read
 //   result    T[..., m, n]
 //
@@ -10,7 +10,7 @@
 // weights; panels are packed once, when the program is built.
 //
 // Constraints. infer() checks them in this order; tests are named packed_matmul_c1 ...
-//   C1  a and panels are numbers of one dtype, but for panels of f16 or bf16 with f32
+//   C1  a and panels are numbers of one dtype, but for panels of f16, bf16 and 8-bit floats with f32
 //   C2  a has at least two dimensions, panels have three
 //   C3  the inner sizes k agree
 //   C4  p panels of w columns hold n columns, and p - 1 do not
@@ -28,10 +28,12 @@ std::vector<TensorMeta> infer_packed_matmul(const InferContext& ctx) {
   const TensorMeta& a = ctx.meta(0);
   const TensorMeta& panels = ctx.meta(1);
   constexpr std::string_view kC1 =
-      "C1 a and panels are numbers of one dtype, but for panels of f16 or bf16 with f32";
+      "C1 a and panels are numbers of one dtype, but for panels of f16, bf16 and 8-bit floats with "
+      "f32";
   require_number(ctx, 0, kC1);
   const bool narrow =
-      a.dtype == DType::F32 && (panels.dtype == DType::F16 || panels.dtype == DType::BF16);
+      a.dtype == DType::F32 &&
+      (panels.dtype == DType::F16 || panels.dtype == DType::BF16 || is_float8(panels.dtype));
   if (panels.dtype != a.dtype && !narrow)
     ctx.fail_dtype(kC1, std::string(name_of(a.dtype)), std::string(name_of(panels.dtype)));
   if (a.rank() < 2 || panels.rank() != 3) {
@@ -80,6 +82,7 @@ std::vector<Literal> evaluate_packed_matmul(const EvalContext& ctx) {
 OpDef packed_matmul_op() {
   return {
       .name = "packed_matmul",
+      .takes_float8 = true,
       .operands = {{"a"}, {"panels"}},
       .attrs = {{"columns", AttrKind::Int, {}}},
       .infer = infer_packed_matmul,

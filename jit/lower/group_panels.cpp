@@ -25,7 +25,7 @@ ir::Value without_widening(ir::Value value) {
   if (value.node->op_name() != "convert" || value.meta().dtype != DType::F32) return value;
   const ir::Value narrow = value.node->input(0);
   const DType dtype = narrow.meta().dtype;
-  return dtype == DType::F16 || dtype == DType::BF16 ? narrow : value;
+  return dtype == DType::F16 || dtype == DType::BF16 || is_float8(dtype) ? narrow : value;
 }
 
 namespace {

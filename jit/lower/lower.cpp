@@ -10,6 +10,7 @@
 #include "jit/lower/decompose.h"
 #include "jit/lower/dequantised_products.h"
 #include "jit/lower/dot_products.h"
+#include "jit/lower/float8_products.h"
 #include "jit/lower/kernel_memo.h"
 #include "jit/lower/nest_context.h"
 #include "jit/lower/order_scatters.h"
@@ -89,7 +90,8 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph taps = tap_products(narrow, options);
   const ir::Graph products = conv_channels(convs_as_products(taps, options), options);
   const ir::Graph convs = packed_convs(products, options);
-  const ir::Graph packed = pack_weights(bits_products(convs, options), options);
+  const ir::Graph packed =
+      pack_weights(float8_products(bits_products(convs, options), options), options);
   return scales_in_memory(dequantised_products(byte_products(packed, options), options), options);
 }
 

@@ -228,7 +228,7 @@ class MatmulNest {
   void contract_panel(const SymExpr& number) {
     const SymExpr base = right_.offset + right_.strides[0] * number;
     const DType dtype = ctx_.node().input(1).meta().dtype;
-    const bool narrow = dtype == DType::F16 || dtype == DType::BF16;
+    const bool narrow = dtype == DType::F16 || dtype == DType::BF16 || is_float8(dtype);
     const std::int64_t most = part_depth(kPanelDepth);
     if (!narrow && depth_.is_constant() && depth_.constant() <= most) {
       contract(depth_, left_tile(0), panel(base), false);
@@ -247,7 +247,7 @@ class MatmulNest {
     b_.end_for();
   }
 
-  /// A part of a panel of 16 bits: few rows widen it as they go, others share a wide copy, and are copied too, as each of their elements is
+  /// A part of a panel of 16 or 8 bits: few rows widen it as they go, others share a wide copy, and are copied too, as each of their elements is
   /// read for many columns.
   void contract_narrow(TileOperand part, TileOperand a, const SymExpr& depth) {
     constexpr std::int64_t kFewRows = 2;

@@ -1,6 +1,7 @@
 // 8-bit floats as LLVM IR. No step takes or gives a subnormal f32 but the least number of f8e8m0fnu, so that a caller's way of
 // treating these changes nothing.
 #include <cmath>
+#include <limits>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DerivedTypes.h>
 #include <llvm/IR/IRBuilder.h>
@@ -38,10 +39,11 @@ Value* ScalarEmitter::float8_value(DType dtype, Value* code) {
     power = b_.CreateSelect(is(wide, kPowerNan), integers_like(wide, kNan), power);
     return b_.CreateBitCast(power, single);
   }
+  // An f16 has the mantissas and exponents of the others, but for its bias.
   const base::Float8Format format = base::float8_format(dtype);
-  Value* sign = b_.CreateAnd(wide, kSign);
-  Value* magnitude = b_.CreateAnd(wide, kMagnitude);
   if (dtype == DType::F8E5M2FNUZ) {
+    Value* sign = b_.CreateAnd(wide, kSign);
+    Value* magnitude = b_.CreateAnd(wide, kMagnitude);
     const int shift = kMantissaOfF32 - format.mantissa;
     Value* normal = b_.CreateAdd(b_.CreateShl(magnitude, shift),
                                  integers_like(wide, (kBiasOfF32 - format.bias) << kMantissaOfF32));
@@ -55,18 +57,35 @@ Value* ScalarEmitter::float8_value(DType dtype, Value* code) {
     bits = b_.CreateSelect(is(wide, format.nan), integers_like(wide, kNan), bits);
     return b_.CreateBitCast(bits, single);
   }
-  // An f16 has all their mantissas and exponents, up to its bias.
+  return value_by_f16(code, format, single);
+}
+
+Value* ScalarEmitter::value_by_f16(Value* code, const base::Float8Format& format,
+                                   llvm::Type* single) {
   constexpr int kMantissaOfF16 = 10;
-  Value* narrow =
-      b_.CreateOr(b_.CreateShl(sign, 8), b_.CreateShl(magnitude, kMantissaOfF16 - format.mantissa));
-  narrow = b_.CreateTrunc(narrow, with_lanes(b_.getInt16Ty(), lanes));
+  constexpr std::int64_t kTopOfExponent = 0x4000;  // with all below it an infinity or NaN of f16
+  const int shift = kMantissaOfF16 - format.mantissa;
+  // The sign is where it belongs, and, by its extension, in the exponent as well.
+  Value* bits = b_.CreateSExt(code, with_lanes(b_.getInt16Ty(), lanes_of(code)));
+  bits = b_.CreateShl(bits, static_cast<std::uint64_t>(shift));
+  const auto same = [&](std::int64_t number) { return integers_like(bits, number); };
+  const bool is_f16 = format.bias == kBiasOfF16;
+  if (!is_f16) {
+    bits = b_.CreateAnd(bits, same(~kTopOfExponent));
+    if (format.one_zero) {
+      Value* is_nan = b_.CreateICmpEQ(bits, same(std::numeric_limits<std::int16_t>::min()));
+      bits = b_.CreateSelect(is_nan, same(kTopOfExponent | 0x3e00), bits);
+    } else {
+      // Only the largest magnitude, NaN, carries into that bit when its last place is added.
+      Value* carried = b_.CreateAdd(bits, same(std::int64_t{1} << shift));
+      bits = b_.CreateOr(bits, b_.CreateAnd(carried, same(kTopOfExponent)));
+    }
+  }
   Value* value =
-      b_.CreateFPExt(b_.CreateBitCast(narrow, with_lanes(b_.getHalfTy(), lanes)), single);
-  if (format.bias == kBiasOfF16) return value;
-  value = b_.CreateFMul(value,
-                        llvm::ConstantFP::get(single, std::ldexp(1.0, kBiasOfF16 - format.bias)));
-  Value* is_nan = format.one_zero ? is(wide, format.nan) : is(magnitude, format.nan);
-  return b_.CreateSelect(is_nan, llvm::ConstantFP::getNaN(single), value);
+      b_.CreateFPExt(b_.CreateBitCast(bits, with_lanes(b_.getHalfTy(), lanes_of(code))), single);
+  if (is_f16) return value;
+  return b_.CreateFMul(value,
+                       llvm::ConstantFP::get(single, std::ldexp(1.0, kBiasOfF16 - format.bias)));
 }
 
 Value* ScalarEmitter::float8_code(DType dtype, Value* value) {

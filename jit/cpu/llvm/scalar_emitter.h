@@ -23,6 +23,10 @@ class Type;
 class Value;
 }  // namespace llvm
 
+namespace heddle::base {
+struct Float8Format;
+}
+
 namespace heddle::jit::cpu {
 
 /// Lanes of a type or value: 0 for a scalar.
@@ -107,6 +111,8 @@ class ScalarEmitter {
   /// The f32 that each code of an 8-bit float stands for, and the code next to an f32.
   llvm::Value* float8_value(DType dtype, llvm::Value* code);
   llvm::Value* float8_code(DType dtype, llvm::Value* value);
+  llvm::Value* value_by_f16(llvm::Value* code, const base::Float8Format& format,
+                            llvm::Type* single);
   /// The bf16 next to each f32, ties to even: by integers, and by an instruction that takes subnormal numbers for 0, of vectors without.
   llvm::Value* rounded_to_bf16(llvm::Value* value);
   llvm::Value* narrowed_to_bf16(llvm::Value* value);
