@@ -171,12 +171,14 @@ class ByPlaces {
     const Ints nan_is_true = node_.integers("nodes_missing_value_tracks_true");
     ensemble_.nodes.resize(tests_);
     leaf_nodes_.assign(node_.integers("leaf_targetids").size(), kNoNode);
+    const Children yes = children("nodes_trueleafs", "nodes_truenodeids");
+    const Children no = children("nodes_falseleafs", "nodes_falsenodeids");
     std::size_t set = 0;
     for (std::size_t k = 0; k < tests_; ++k) {
       TreeNode made{.feature = features[k], .threshold = splits[k]};
       made.nan_is_true = k < nan_is_true.size() && nan_is_true[k] != 0;
-      made.yes = child(k, "nodes_trueleafs", "nodes_truenodeids");
-      made.no = child(k, "nodes_falseleafs", "nodes_falsenodeids");
+      made.yes = child(yes, k);
+      made.no = child(no, k);
       if (modes[k] == kMember) {
         if (set == sets_.size())
           node_.malformed("membership_values", "a set for each BRANCH_MEMBER",
@@ -207,14 +209,22 @@ class ByPlaces {
     if (members.empty()) node_.malformed("membership_values", "sets with members", "an empty one");
   }
 
-  /// The node that a leaf, or a test, is.
-  std::size_t child(std::size_t k, const char* is_leaf, const char* ids) {
-    const Ints flags = node_.integers(is_leaf);
-    const Ints numbers = node_.integers(ids);
-    check_length(node_, is_leaf, flags.size(), tests_);
-    check_length(node_, ids, numbers.size(), tests_);
-    if (flags[k] == 0) return place(numbers[k], tests_, ids);
-    const std::size_t leaf = place(numbers[k], leaf_nodes_.size(), ids);
+  /// What is below each test on one side: numbers of leaves, or of tests.
+  struct Children {
+    const char* name;
+    Ints are_leaves, numbers;
+  };
+  Children children(const char* are_leaves, const char* name) const {
+    Children made{name, node_.integers(are_leaves), node_.integers(name)};
+    check_length(node_, are_leaves, made.are_leaves.size(), tests_);
+    check_length(node_, name, made.numbers.size(), tests_);
+    return made;
+  }
+
+  /// The node below test `k`.
+  std::size_t child(const Children& below, std::size_t k) {
+    if (below.are_leaves[k] == 0) return place(below.numbers[k], tests_, below.name);
+    const std::size_t leaf = place(below.numbers[k], leaf_nodes_.size(), below.name);
     if (leaf_nodes_[leaf] == kNoNode) {
       leaf_nodes_[leaf] = ensemble_.nodes.size();
       ensemble_.nodes.push_back({.leaf = leaf});

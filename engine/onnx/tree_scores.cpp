@@ -66,6 +66,7 @@ class Scores {
       : node_(node),
         ensemble_(ensemble),
         x_(x),
+        forest_(node, ensemble.nodes, x.dtype() == f64),
         columns_(static_cast<std::size_t>(ensemble.targets)) {}
 
   Tensor all() {
@@ -104,17 +105,13 @@ class Scores {
                       std::to_string(target));
   }
 
-  std::int64_t depth_of(std::size_t root) const {
-    return tables_of(node_, ensemble_.nodes, {root}, x_.dtype() == f64).depth;
-  }
-
   /// Trees of like depths behind each other: of all that are walked through together each takes the steps of the deepest.
   std::vector<Group> by_depth(Group group) const {
     constexpr std::size_t kTrees = 32;  // a few vectors of them
     constexpr std::int64_t kSteps = 2;
     std::map<std::size_t, std::int64_t> depths;
     for (Roots& roots : group.roots) {
-      for (const std::size_t root : roots) depths[root] = depth_of(root);
+      for (const std::size_t root : roots) depths[root] = forest_.depth_below(root);
       std::stable_sort(roots.begin(), roots.end(),
                        [&](std::size_t a, std::size_t b) { return depths.at(a) < depths.at(b); });
     }
@@ -142,7 +139,7 @@ class Scores {
     for (const Group& part : by_depth(group)) {
       Roots roots;
       for (const Roots& some : part.roots) roots.insert(roots.end(), some.begin(), some.end());
-      const TreeTables tables = tables_of(node_, ensemble_.nodes, roots, x_.dtype() == f64);
+      const TreeTables tables = forest_.tables_of(roots);
       for (const std::int64_t feature : tables.feature) check_feature(feature);
       const Tensor slots = walked(tables, x_);
       if (part.roots.size() == part.targets.size())
@@ -221,6 +218,7 @@ class Scores {
   const Node& node_;
   const Ensemble& ensemble_;
   const Tensor& x_;
+  Forest forest_;
   std::vector<Tensor> columns_;  ///< [n, 1] of each target
   bool is_alone_ = false;        ///< there is one group
   Tensor whole_;                 ///< of all targets, if the only group has trees for each
@@ -229,6 +227,9 @@ class Scores {
 }  // namespace
 
 Tensor scores_of(const Node& node, const Ensemble& ensemble, const Tensor& x) {
+  constexpr std::int64_t kMostTargets = 1 << 20;
+  if (ensemble.targets < 1 || ensemble.targets > kMostTargets)
+    node.malformed("n_targets", "1 to 2^20", std::to_string(ensemble.targets));
   return Scores(node, ensemble, x).all();
 }
 

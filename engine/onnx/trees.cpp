@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <unordered_map>
 
 namespace heddle::onnx {
 
@@ -12,81 +14,11 @@ using Test = TreeNode::Test;
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// right where feature > threshold, else left; a leaf where `is_leaf`.
-struct Split {
-  std::int64_t feature = 0;
-  double threshold = kInfinity;
-  bool nan_right = false;
-  bool is_leaf = true;
-  std::size_t left = 0;
-  std::size_t right = 0;
-  std::size_t leaf = 0;
-};
-
-/// Every test as one or two splits. Split k is that of node k; what is needed besides lies behind.
-class Splits {
- public:
-  Splits(const std::vector<TreeNode>& nodes, bool wide) : wide_(wide) {
-    splits_.resize(nodes.size());
-    for (std::size_t k = 0; k < nodes.size(); ++k) add(nodes[k], k);
-  }
-  const std::vector<Split>& all() const { return splits_; }
-
- private:
-  void add(const TreeNode& node, std::size_t k) {
-    const double below = wide_ ? std::nextafter(node.threshold, -kInfinity)
-                               : std::nextafter(static_cast<float>(node.threshold),
-                                                -std::numeric_limits<float>::infinity());
-    const bool is_least = node.threshold == -kInfinity;  // nothing is below
-    switch (node.test) {
-      case Test::Leaf:
-        splits_[k].leaf = node.leaf;
-        return;
-      case Test::LessEqual:
-        splits_[k] = {node.feature, node.threshold, !node.nan_is_true, false, node.yes, node.no};
-        return;
-      case Test::Less:
-        if (is_least)
-          splits_[k] = {node.feature, kInfinity, node.nan_is_true, false, node.no, node.yes};
-        else
-          splits_[k] = {node.feature, below, !node.nan_is_true, false, node.yes, node.no};
-        return;
-      case Test::Greater:
-        splits_[k] = {node.feature, node.threshold, node.nan_is_true, false, node.no, node.yes};
-        return;
-      case Test::GreaterEqual:
-        if (is_least)
-          splits_[k] = {node.feature, kInfinity, !node.nan_is_true, false, node.yes, node.no};
-        else
-          splits_[k] = {node.feature, below, node.nan_is_true, false, node.no, node.yes};
-        return;
-      case Test::Equal:
-        return add_equal(node, below, k, node.yes, node.no, node.nan_is_true);
-      case Test::NotEqual:  // NaN differs from every number
-        return add_equal(node, below, k, node.no, node.yes, false);
-    }
-  }
-
-  /// Not above the threshold, and above the number before it.
-  void add_equal(const TreeNode& node, double below, std::size_t k, std::size_t equal,
-                 std::size_t other, bool nan_is_equal) {
-    const std::size_t second = splits_.size();
-    splits_[k] = {node.feature, node.threshold, !nan_is_equal, false, second, other};
-    if (node.threshold == -kInfinity)
-      splits_.push_back({node.feature, kInfinity, nan_is_equal, false, equal, equal});
-    else
-      splits_.push_back({node.feature, below, nan_is_equal, false, other, equal});
-  }
-
-  std::vector<Split> splits_;
-  bool wide_;
-};
-
 /// Puts splits into slots, the two below one side by side.
 class Layout {
  public:
-  Layout(const Node& node, const std::vector<Split>& splits)
-      : node_(node), splits_(splits), pair_(splits.size(), kNone) {}
+  explicit Layout(const std::vector<TreeSplit>& splits)
+      : splits_(splits), pair_(splits.size(), kNone) {}
 
   TreeTables of(const std::vector<std::size_t>& roots) {
     std::vector<std::size_t> level;
@@ -94,12 +26,7 @@ class Layout {
       tables_.roots.push_back(static_cast<std::int64_t>(place(root)));
       level.push_back(root);
     }
-    for (; !level.empty(); ++tables_.depth) {
-      // A path longer than there are splits comes by one twice.
-      if (tables_.depth > static_cast<std::int64_t>(splits_.size()))
-        node_.malformed("nodes", "trees", "a node below itself");
-      level = below(level);
-    }
+    for (; !level.empty(); ++tables_.depth) level = below(level);
     --tables_.depth;
     for (std::size_t slot = 0; slot < in_slot_.size(); ++slot) describe(slot);
     return std::move(tables_);
@@ -115,7 +42,7 @@ class Layout {
   std::vector<std::size_t> below(const std::vector<std::size_t>& level) {
     std::vector<std::size_t> next;
     for (const std::size_t k : level) {
-      const Split& split = splits_[k];
+      const TreeSplit& split = splits_[k];
       if (split.is_leaf) continue;
       if (pair_[k] == kNone) {
         pair_[k] = place(split.left);
@@ -131,7 +58,7 @@ class Layout {
 
   void describe(std::size_t slot) {
     const std::size_t k = in_slot_[slot];
-    const Split& split = splits_[k];
+    const TreeSplit& split = splits_[k];
     tables_.next.push_back(static_cast<std::int64_t>(split.is_leaf ? slot : pair_[k]));
     tables_.feature.push_back(split.feature);
     tables_.threshold.push_back(split.threshold);
@@ -139,8 +66,7 @@ class Layout {
     tables_.leaf.push_back(split.is_leaf ? split.leaf : kNone);
   }
 
-  const Node& node_;
-  const std::vector<Split>& splits_;
+  const std::vector<TreeSplit>& splits_;
   std::vector<std::size_t> pair_;     ///< slot of what is left below a split
   std::vector<std::size_t> in_slot_;  ///< splits
   TreeTables tables_;
@@ -170,9 +96,90 @@ std::optional<bool> nan_goes_on(const TreeTables& tables) {
 
 }  // namespace
 
-TreeTables tables_of(const Node& node, const std::vector<TreeNode>& nodes,
-                     const std::vector<std::size_t>& roots, bool wide) {
-  return Layout(node, Splits(nodes, wide).all()).of(roots);
+Forest::Forest(const Node& node, const std::vector<TreeNode>& nodes, bool wide)
+    : node_(node), wide_(wide), splits_(nodes.size()) {
+  for (std::size_t k = 0; k < nodes.size(); ++k) add(nodes[k], k);
+}
+
+void Forest::add(const TreeNode& node, std::size_t k) {
+  const double below = wide_ ? std::nextafter(node.threshold, -kInfinity)
+                             : std::nextafter(static_cast<float>(node.threshold),
+                                              -std::numeric_limits<float>::infinity());
+  const bool is_least = node.threshold == -kInfinity;  // nothing is below
+  switch (node.test) {
+    case Test::Leaf:
+      splits_[k].leaf = node.leaf;
+      return;
+    case Test::LessEqual:
+      splits_[k] = {node.feature, node.threshold, !node.nan_is_true, false, node.yes, node.no};
+      return;
+    case Test::Less:
+      if (is_least)
+        splits_[k] = {node.feature, kInfinity, node.nan_is_true, false, node.no, node.yes};
+      else
+        splits_[k] = {node.feature, below, !node.nan_is_true, false, node.yes, node.no};
+      return;
+    case Test::Greater:
+      splits_[k] = {node.feature, node.threshold, node.nan_is_true, false, node.no, node.yes};
+      return;
+    case Test::GreaterEqual:
+      if (is_least)
+        splits_[k] = {node.feature, kInfinity, !node.nan_is_true, false, node.yes, node.no};
+      else
+        splits_[k] = {node.feature, below, node.nan_is_true, false, node.no, node.yes};
+      return;
+    case Test::Equal:
+      return add_equal(node, below, k, node.yes, node.no, node.nan_is_true);
+    case Test::NotEqual:  // NaN differs from every number
+      return add_equal(node, below, k, node.no, node.yes, false);
+  }
+}
+
+/// Not above the threshold, and above the number before it.
+void Forest::add_equal(const TreeNode& node, double below, std::size_t k, std::size_t equal,
+                       std::size_t other, bool nan_is_equal) {
+  const std::size_t second = splits_.size();
+  splits_[k] = {node.feature, node.threshold, !nan_is_equal, false, second, other};
+  if (node.threshold == -kInfinity)
+    splits_.push_back({node.feature, kInfinity, nan_is_equal, false, equal, equal});
+  else
+    splits_.push_back({node.feature, below, nan_is_equal, false, other, equal});
+}
+
+std::int64_t Forest::depth_below(std::size_t root) const {
+  constexpr std::int64_t kMostSteps = 500;  // each is code of its own
+  // Of a split that was left its depth; of one that is on the way there none yet.
+  std::unordered_map<std::size_t, std::optional<std::int64_t>> depths;
+  std::vector<std::size_t> way{root};
+  while (!way.empty()) {
+    const std::size_t k = way.back();
+    const TreeSplit& split = splits_[k];
+    const bool is_new = depths.try_emplace(k).second;
+    std::int64_t depth = 0;
+    bool waits = false;
+    for (const std::size_t below : {split.left, split.right}) {
+      if (split.is_leaf) break;
+      const auto found = depths.find(below);
+      if (found == depths.end()) {
+        way.push_back(below);
+        waits = true;
+      } else if (found->second) {
+        depth = std::max(depth, *found->second + 1);
+      } else if (is_new) {
+        node_.malformed("nodes", "trees", "a node below itself");
+      }
+    }
+    if (waits) continue;
+    depths[k] = depth;
+    way.pop_back();
+  }
+  const std::int64_t depth = *depths.at(root);
+  if (depth >= kMostSteps) node_.unsupported("trees of " + std::to_string(depth) + " levels");
+  return depth;
+}
+
+TreeTables Forest::tables_of(const std::vector<std::size_t>& roots) const {
+  return Layout(splits_).of(roots);
 }
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "engine/onnx/node.h"
@@ -33,11 +34,38 @@ struct TreeTables {
   std::int64_t depth = 0;         ///< steps from a root to a leaf, at most
 };
 
-/// @param roots  nodes
-/// @param wide   whether features are f64; else f32, as thresholds then are
-/// @throws ModelError in the name of `node` where the nodes below a root are no tree.
-TreeTables tables_of(const Node& node, const std::vector<TreeNode>& nodes,
-                     const std::vector<std::size_t>& roots, bool wide);
+/// right where feature > threshold, else left.
+struct TreeSplit {
+  std::int64_t feature = 0;
+  double threshold = std::numeric_limits<double>::infinity();
+  bool nan_right = false;
+  bool is_leaf = true;
+  std::size_t left = 0;
+  std::size_t right = 0;
+  std::size_t leaf = 0;
+};
+
+/// Nodes whose tests are splits.
+class Forest {
+ public:
+  /// @param wide  whether features are f64; else f32, as thresholds then are
+  Forest(const Node& node, const std::vector<TreeNode>& nodes, bool wide);
+
+  /// Steps from a root to a leaf, at most. @throws ModelError where the nodes below are no tree, UnsupportedError for 500 and more.
+  std::int64_t depth_below(std::size_t root) const;
+  /// @param roots  nodes, of trees whose depth was asked for
+  TreeTables tables_of(const std::vector<std::size_t>& roots) const;
+
+ private:
+  void add(const TreeNode& node, std::size_t k);
+  void add_equal(const TreeNode& node, double below, std::size_t k, std::size_t equal,
+                 std::size_t other, bool nan_is_equal);
+
+  const Node& node_;
+  bool wide_;
+  std::vector<TreeSplit>
+      splits_;  ///< split k is that of node k; what is needed besides lies behind
+};
 
 /// The slots of leaves that rows of x [n, features] end at: i32[n, trees].
 /// @param x  f32 or f64
