@@ -166,9 +166,10 @@ class Scores {
   Tensor& column(std::int64_t target) { return columns_[static_cast<std::size_t>(target)]; }
 
   void check_feature(std::int64_t feature) const {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
     const SymInt& count = x_.size(1);
-    if (feature < 0 || (!count.is_symbolic() && feature >= count.value()))
-      node_.malformed("nodes_featureids", "one of " + listed({count}) + " features",
+    if (feature < 0 || feature > kMost || (!count.is_symbolic() && feature >= count.value()))
+      node_.malformed("nodes_featureids", "one of " + listed({count}) + " features, below 2^31",
                       std::to_string(feature));
   }
 

@@ -188,6 +188,9 @@ TEST(Trees, MalformedOnesSayWhatIsWrong) {
               HasSubstr("nodes_featureids"));
   EXPECT_THAT(error([](TreeModel& m) { m.split("BRANCH_LEQ", -1, 1, 1, 2).leaf(1).leaf(2); }),
               HasSubstr("nodes_featureids"));
+  TreeModel of_any("f");
+  of_any.split("BRANCH_LEQ", std::int64_t{1} << 32, 1, 1, 2).leaf(1).leaf(2);
+  EXPECT_THAT(of_any.error(), HasSubstr("below 2^31, got 4294967296"));
   // 0 leads to 1, and 1 to itself.
   EXPECT_THAT(error([](TreeModel& m) {
                 m.split("BRANCH_LEQ", 0, 1, 1, 2).split("BRANCH_LEQ", 0, 1, 1, 2).leaf(1);
