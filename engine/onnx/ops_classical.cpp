@@ -17,6 +17,12 @@ Tensor row_of(const std::vector<double>& numbers, DType dtype = f32) {
   return dtype == f32 ? tensor : cast(tensor, dtype);
 }
 
+Tensor row_of(const Ints& numbers) {
+  Tensor tensor = Tensor::empty(i64, {static_cast<std::int64_t>(numbers.size())});
+  std::copy(numbers.begin(), numbers.end(), tensor.data_as<std::int64_t>());
+  return tensor;
+}
+
 /// One number, or one for each feature.
 std::vector<double> features_of(const Node& node, const Tensor& x, const char* name,
                                 double otherwise) {
@@ -45,9 +51,8 @@ Outputs imputer(const Node& node) {
   if (!is_floating(x.dtype())) {
     const Ints values = node.integers("imputed_value_int64s");
     if (values.empty()) node.malformed("imputed_value_int64s", "numbers", "none");
-    Tensor row = Tensor::empty(i64, {static_cast<std::int64_t>(values.size())});
-    std::copy(values.begin(), values.end(), row.data_as<std::int64_t>());
-    return {where(equal(x, node.integer("replaced_value_int64", 0)), cast(row, x.dtype()), x)};
+    const Tensor row = cast(row_of(values), x.dtype());
+    return {where(equal(x, node.integer("replaced_value_int64", 0)), row, x)};
   }
   if (!node.has_attr("imputed_value_floats"))
     node.malformed("imputed_value_floats", "numbers", "none");
@@ -94,10 +99,8 @@ Outputs one_hot_encoder(const Node& node) {
   const Ints categories = node.integers("cats_int64s");
   if (categories.empty()) node.unsupported("categories that are strings");
   if (node.integer("zeros", 1) == 0) node.unsupported("zeros = 0: an error for other categories");
-  Tensor all = Tensor::empty(i64, {static_cast<std::int64_t>(categories.size())});
-  std::copy(categories.begin(), categories.end(), all.data_as<std::int64_t>());
   const Tensor x = node.tensor(0);
-  return {cast(equal(unsqueeze(cast(x, i64), x.rank()), all), f32)};
+  return {cast(equal(unsqueeze(cast(x, i64), x.rank()), row_of(categories)), f32)};
 }
 
 /// x [n, features] times coefficients [targets, features], plus intercepts.
@@ -188,10 +191,7 @@ Tensor numbers_of(const Node& node, const std::string& name) {
   if (name.ends_with("strings")) node.unsupported(name);
   if (name.ends_with("floats")) return row_of(node.numbers(name));
   if (name.ends_with("tensor")) return reshape(*node.tensor_attr(name), {-1});
-  const Ints numbers = node.integers(name);
-  Tensor row = Tensor::empty(i64, {static_cast<std::int64_t>(numbers.size())});
-  std::copy(numbers.begin(), numbers.end(), row.data_as<std::int64_t>());
-  return row;
+  return row_of(node.integers(name));
 }
 
 Outputs label_encoder(const Node& node) {
