@@ -42,16 +42,27 @@ TEST(PackedMatmul, PanelsOf16BitsAreConverted) {
 }
 
 TEST(PackedMatmul, packed_matmul_c1) {
-  EXPECT_EQ(
-      error_of("packed_matmul", {meta(boolean, {2, 2}), meta(boolean, {1, 2, 8})},
-               {{"columns", std::int64_t{8}}}),
-      "packed_matmul: C1 a and panels are numbers of one dtype, but for panels of f16 or bf16 "
-      "with f32: expected a number, got bool");
-  EXPECT_EQ(
-      error_of("packed_matmul", {meta(bf16, {2, 2}), meta(f16, {1, 2, 8})},
-               {{"columns", std::int64_t{8}}}),
-      "packed_matmul: C1 a and panels are numbers of one dtype, but for panels of f16 or bf16 "
-      "with f32: expected bf16, got f16");
+  EXPECT_EQ(error_of("packed_matmul", {meta(boolean, {2, 2}), meta(boolean, {1, 2, 8})},
+                     {{"columns", std::int64_t{8}}}),
+            "packed_matmul: C1 a and panels are numbers of one dtype, but for panels of f16, bf16 "
+            "and 8-bit "
+            "floats with f32: expected a number, got bool");
+  EXPECT_EQ(error_of("packed_matmul", {meta(bf16, {2, 2}), meta(f16, {1, 2, 8})},
+                     {{"columns", std::int64_t{8}}}),
+            "packed_matmul: C1 a and panels are numbers of one dtype, but for panels of f16, bf16 "
+            "and 8-bit "
+            "floats with f32: expected bf16, got f16");
+}
+
+TEST(PackedMatmul, Float8PanelsAreThoseOfF32Alone) {
+  EXPECT_EQ(error_of("packed_matmul", {meta(f8e5m2, {2, 2}), meta(f8e5m2, {1, 2, 8})},
+                     {{"columns", std::int64_t{8}}}),
+            "packed_matmul: C1 a and panels are numbers of one dtype, but for panels of f16, bf16 "
+            "and 8-bit floats with f32: expected a number, got f8e5m2");
+  EXPECT_EQ(error_of("packed_matmul", {meta(f16, {2, 2}), meta(f8e5m2, {1, 2, 8})},
+                     {{"columns", std::int64_t{8}}}),
+            "packed_matmul: C1 a and panels are numbers of one dtype, but for panels of f16, bf16 "
+            "and 8-bit floats with f32: expected f16, got f8e5m2");
 }
 
 TEST(PackedMatmul, packed_matmul_c2) {
