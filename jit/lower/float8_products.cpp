@@ -1,9 +1,13 @@
 #include "jit/lower/float8_products.h"
 
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
+#include "jit/lower/decompose.h"
 #include "jit/lower/fixed_values.h"
 
 namespace heddle::jit {
@@ -63,10 +67,7 @@ class Mover {
     const auto right = scaled(node.input(1));
     if (!right || !is_of_columns(*right) || !fixed_.contains(node.input(1).node)) return {};
     GraphBuilder& b = rewriter.builder();
-    Value codes = rewriter.map(right->codes);
-    if (right->turned)
-      codes = b.emit("permute", {codes}, {{"perm", std::vector<std::int64_t>{1, 0}}});
-    const Value wide = b.emit("convert", {codes}, {{"dtype", DType::F32}});
+    const Value wide = widened(rewriter, *right, node);
     const Value product = b.emit("matmul", {rewriter.map(node.input(0)), wide}, node.attrs());
     const ir::Dims columns{right->scale.meta().count()};
     const Value scale = b.emit("reshape", {rewriter.map(right->scale)}, {{"sizes", columns}});
@@ -74,6 +75,19 @@ class Mover {
   }
 
  private:
+  /// Once for all products of a unit, which then share panels.
+  Value widened(ir::Rewriter& rewriter, const Scaled& right, const Node& node) {
+    Value& wide = wide_[{node.input(1), region_of(node)}];
+    if (wide) return wide;
+    GraphBuilder& b = rewriter.builder();
+    Value codes = rewriter.map(right.codes);
+    if (right.turned)
+      codes = b.emit("permute", {codes}, {{"perm", std::vector<std::int64_t>{1, 0}}});
+    wide = b.emit("convert", {codes}, {{"dtype", DType::F32}});
+    return wide;
+  }
+
+  std::map<std::pair<Value, std::string>, Value> wide_;
   FixedValues fixed_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <set>
 
 #include "ir/text.h"
 #include "jit/lower/pack_weights.h"
@@ -59,6 +60,19 @@ TEST(Float8Products, TakeScalesOfAllOrEachColumn) {
     expect_right_at(graph, {1}, 1e-4);
   }
   EXPECT_EQ(panels_of(product(f8e4m3fn, {}, true)), f8e4m3fn);
+}
+
+TEST(Float8Products, OfOneMatrixSharePanels) {
+  GraphBuilder b("main");
+  const Value q = b.constant(random_literal(f8e5m2, {kDepth, kColumns}, 7));
+  const Value s = b.constant(random_literal(f32, {kColumns}, 8));
+  const Value w = b.emit("mul", {b.emit("convert", {q}, {{"dtype", f32}}), s});
+  for (int k = 0; k < 2; ++k) b.output(b.emit("matmul", {b.input(tensor(f32, {"s0", "300"})), w}));
+  const ir::Graph packed = jit::pack_weights(jit::float8_products(b.finish(), {}), {});
+  std::set<const ir::Node*> panels;
+  for (const ir::NodePtr& node : packed.nodes())
+    if (node->op_name() == "packed_matmul") panels.insert(node->input(1).node);
+  EXPECT_EQ(panels.size(), 1u) << ir::print(packed);
 }
 
 TEST(Float8Products, LeaveScalesAlongTheDepthAndOtherDTypes) {
