@@ -21,6 +21,7 @@ SymNode symbol_node(Symbol symbol) {
   node.hash = combine(static_cast<std::uint64_t>(symbol.kind), symbol.id);
   node.symbols = symbol_bit(symbol);
   node.symbol_kinds = kind_bit(symbol.kind);
+  node.own_bits = symbol.id < kOwnBits;
   return node;
 }
 
@@ -62,6 +63,7 @@ SymExpr from_sorted_terms(std::int64_t constant, std::vector<SymTerm> terms) {
                          term.monomial->hash);
     node->symbols |= term.monomial->symbols;
     node->symbol_kinds |= term.monomial->symbol_kinds;
+    node->own_bits = node->own_bits && term.monomial->own_bits;
     node->depth = std::max(node->depth, term.monomial->depth);
   }
   node->terms = std::move(terms);
@@ -178,6 +180,7 @@ SymNodePtr make_monomial(std::vector<SymNodePtr> factors) {
     node->hash = combine(node->hash, factor->hash);
     node->symbols |= factor->symbols;
     node->symbol_kinds |= factor->symbol_kinds;
+    node->own_bits = node->own_bits && factor->own_bits;
     node->depth = std::max(node->depth, factor->depth);
   }
   node->factors = std::move(factors);
@@ -206,7 +209,9 @@ SymExpr make_atom(SymExpr::Kind kind, SymExpr left, SymExpr right) {
     node->symbols |= symbol_bits(*side);
     node->symbol_kinds |= symbol_kinds(*side);
     if (!side->is_constant()) {
-      node->depth = std::max(node->depth, SymExprAccess::node(*side)->depth);
+      const SymNode& inside = *SymExprAccess::node(*side);
+      node->depth = std::max(node->depth, inside.depth);
+      node->own_bits = node->own_bits && inside.own_bits;
     }
   }
   ++node->depth;

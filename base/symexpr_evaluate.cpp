@@ -1,5 +1,6 @@
 // Values of expressions, substitution, and questions about their symbols.
 #include <algorithm>
+#include <bit>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -67,9 +68,20 @@ class Substitution {
   std::unordered_map<const SymNode*, SymExpr> memo_;
 };
 
-/// Calls `visit` with each symbol below `node`, shared nodes as often as they are used.
+/// Calls `visit` with each symbol of which `bits` tells.
+template <typename Visit>
+bool any_of_bits(std::uint64_t bits, const Visit& visit) {
+  for (; bits != 0; bits &= bits - 1) {
+    const auto place = static_cast<std::uint32_t>(std::countr_zero(bits));
+    if (visit(Symbol{static_cast<Symbol::Kind>(place / kOwnBits), place % kOwnBits})) return true;
+  }
+  return false;
+}
+
+/// Calls `visit` with each symbol below `node`, those of shared nodes as often as they are used.
 template <typename Visit>
 bool any_symbol(const SymNode& node, const Visit& visit) {
+  if (node.own_bits) return any_of_bits(node.symbols, visit);
   if (node.kind == Kind::Symbol) return visit(node.symbol);
   for (const SymTerm& term : node.terms) {
     if (any_symbol(*term.monomial, visit)) return true;

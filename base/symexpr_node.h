@@ -35,6 +35,7 @@ struct SymExpr::Node {
   std::uint64_t hash = 0;
   std::uint64_t symbols = 0;      ///< a bit for each symbol inside, see symbol_bit
   std::uint8_t symbol_kinds = 0;  ///< kind_bit() of each symbol inside
+  bool own_bits = true;           ///< each symbol inside has its bit in `symbols` for itself
   std::int64_t constant = 0;
   std::vector<SymTerm> terms;
   std::vector<SymNodePtr> factors;
@@ -55,9 +56,13 @@ std::int64_t checked_multiply(std::int64_t a, std::int64_t b);
 std::int64_t floor_divide(std::int64_t a, std::int64_t b);
 std::int64_t floor_modulo(std::int64_t a, std::int64_t b);
 
-/// Symbols share bits: a clear bit says that a symbol is absent, a set one nothing.
+constexpr std::uint32_t kOwnBits = 16;
+
+/// Symbols below kOwnBits of each kind have a bit of their own; others share them: a clear bit says that a symbol is absent, a set
+/// one nothing.
 constexpr std::uint64_t symbol_bit(Symbol symbol) {
-  return std::uint64_t{1} << ((static_cast<std::uint32_t>(symbol.kind) * 16 + symbol.id) % 64);
+  return std::uint64_t{1} << ((static_cast<std::uint32_t>(symbol.kind) * kOwnBits + symbol.id) %
+                              64);
 }
 constexpr std::uint8_t kind_bit(Symbol::Kind kind) {
   return static_cast<std::uint8_t>(1U << static_cast<unsigned>(kind));

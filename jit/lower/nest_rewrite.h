@@ -50,11 +50,11 @@ void drop_unused(Block& body);
 struct Renumbering {
   std::vector<NestBufferId>
       globals;                 ///< old ids of the global buffers that remain, in their new order
-  std::vector<SymExpr> sizes;  ///< old symbol of each size parameter
+  std::vector<SymExpr> sizes;  ///< what each size parameter stands for, in the old symbols
 };
 
-/// Numbers buffers, sizes, axes, temporaries and scalars in the order of their first use, and drops unused
-/// buffers: nests that do the same become equal. `sizes_first`: expressions whose symbols are numbered
+/// Numbers buffers, sizes, axes, temporaries and scalars in the order of their first use, makes parameters of sizes that the nest
+/// uses as they are (base/size_names.h), and drops unused buffers: nests that do the same become equal. `sizes_first`: expressions whose symbols are numbered
 /// before all others, in this order.
 Renumbering renumber(Nest& nest, const std::vector<SymExpr>& sizes_first);
 

@@ -1,9 +1,11 @@
 // Canonical numbers for everything a nest names.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/check.h"
+#include "base/size_names.h"
 #include "jit/lower/nest_rewrite.h"
 #include "jit/lower/nest_scalars.h"
 
@@ -16,6 +18,7 @@ class Renumberer {
 
   Renumbering run(const std::vector<SymExpr>& sizes_first) {
     number_buffers();
+    name_sizes();
     for (const SymExpr& size : sizes_first) note_if_used(size);
     note(nest_.parallel_extent);
     symbols_.emplace(nest_.parallel_axis, SymExpr::axis(axes_++));
@@ -83,11 +86,54 @@ class Renumberer {
   }
   void rename(auto&) {}
 
+  // What the nest sees of sizes becomes its parameters.
+  void name_sizes() {
+    collect_defined(nest_.body);
+    defined_.insert(nest_.parallel_axis);
+    std::vector<SymExpr> all;
+    for_each_mention([&](const SymExpr& expr) {
+      if (!expr.is_constant()) all.push_back(expr);
+    });
+    for (const auto& [symbol, range] : nest_.facts.ranges()) {
+      if (!defined_.contains(symbol)) continue;
+      for (const auto* end : {&range.low, &range.high})
+        if (*end) all.push_back(**end);
+    }
+    const SymExpr least = nest_.facts.sizes_positive ? 1 : 0;
+    names_.emplace(all, [&](const SymExpr& size) {
+      return base::provably_nonnegative(size - least, nest_.facts);
+    });
+    if (!names_->empty()) for_each_mention([&](SymExpr& expr) { expr = names_->renamed(expr); });
+  }
+  /// All expressions but those of facts.
+  template <typename F>
+  void for_each_mention(F&& visit) {
+    for_each_expr(nest_.body, visit);
+    visit(nest_.parallel_extent);
+    visit(nest_.work);
+    for (NestBuffer& buffer : nest_.buffers) visit(buffer.count);
+    if (nest_.product)
+      for (SymExpr* size : sizes_of(*nest_.product)) visit(*size);
+    if (nest_.attention)
+      for (SymExpr* size : sizes_of(*nest_.attention)) visit(*size);
+  }
+  void collect_defined(const Block& block) {
+    for (const Stmt& statement : block) {
+      std::visit(
+          [&](const auto& node) {
+            if constexpr (requires { node.axis; }) defined_.insert(node.axis);
+            if constexpr (requires { node.symbol; }) defined_.insert(node.symbol);
+            if constexpr (requires { node.body; }) collect_defined(*node.body);
+          },
+          statement.node);
+    }
+  }
+
   // Symbols and scalars, in order of appearance.
   void note_if_used(const SymExpr& expr) {
     if (used_sizes_.empty()) collect_used_sizes();
     std::vector<Symbol> found;
-    expr.collect_symbols(found);
+    names_->renamed(expr).collect_symbols(found);
     for (const Symbol& symbol : found)
       if (used_sizes_.count(symbol) != 0) note(SymExpr(symbol));
   }
@@ -107,7 +153,8 @@ class Renumberer {
     for (const Symbol& symbol : found) {
       if (symbol.kind != Symbol::Kind::Size && symbol.kind != Symbol::Kind::Unbacked) continue;
       const auto next = static_cast<std::uint32_t>(result_.sizes.size());
-      if (symbols_.emplace(symbol, SymExpr::size(next)).second) result_.sizes.push_back(symbol);
+      if (symbols_.emplace(symbol, SymExpr::size(next)).second)
+        result_.sizes.push_back(names_->meaning(symbol));
     }
   }
   void define(ScalarId id) { scalars_.emplace(id, next_scalar_++); }
@@ -191,8 +238,8 @@ class Renumberer {
       const auto found = symbols_.find(symbol);
       if (found == symbols_.end()) continue;
       base::Facts::Range renamed;
-      if (range.low) renamed.low = range.low->substitute(symbols_);
-      if (range.high) renamed.high = range.high->substitute(symbols_);
+      if (range.low) renamed.low = names_->renamed(*range.low).substitute(symbols_);
+      if (range.high) renamed.high = names_->renamed(*range.high).substitute(symbols_);
       facts.set_range(found->second.symbol(), std::move(renamed));
     }
     nest_.facts = std::move(facts);
@@ -219,6 +266,8 @@ class Renumberer {
   std::vector<NestBufferId> accessed_;
   std::set<NestBufferId> reads_, writes_;
   std::map<NestBufferId, NestBufferId> buffers_;
+  std::set<Symbol> defined_;  ///< axes and temporaries
+  std::optional<base::SizeNames> names_;
   std::set<Symbol> used_sizes_;
   base::SymbolExprs symbols_;
   std::map<ScalarId, ScalarId> scalars_;
