@@ -93,7 +93,7 @@ TEST(CudaConvs, OfOneAndThreeDimensionsAndChannelsLast) {
     %y = relu(%c)
     return %y
   })");
-  EXPECT_EQ(last.nest().product->rows.to_string(), "s0*s1*s2");
+  EXPECT_EQ(last.rows(), "s0*s1*s2");
   EXPECT_EQ(last.right(), Along::Columns);
   last.expect_right({{2, 3, 5}, {1, 8, 9}}, 3e-2);
 }

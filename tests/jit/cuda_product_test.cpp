@@ -338,7 +338,7 @@ TEST(CudaProducts, RowsOfABatchAreRowsOfOneMatrix) {
     return %r
   })");
   EXPECT_EQ(flat.nest().product->batches, base::SymExpr(1));
-  EXPECT_EQ(flat.nest().product->rows.to_string(), "s0*s1");
+  EXPECT_EQ(flat.rows(), "s0*s1");
   flat.expect_right({{3, 7}, {2, 40}}, 4e-3);
 }
 
@@ -350,7 +350,7 @@ TEST(CudaProducts, DimensionsOfSizeOnePartNoRows) {
     return %m
   })");
   EXPECT_EQ(ones.nest().product->batches, base::SymExpr(1));
-  EXPECT_EQ(ones.nest().product->rows.to_string(), "s0*s1");
+  EXPECT_EQ(ones.rows(), "s0*s1");
   ones.expect_right({{3, 7}, {1, 1}, {0, 2}}, 3e-2);
   OneProduct apart(R"(graph @apart(%a: f16[s0, 3, s1, 32], %b: f16[32, 48]) {
     %s = slice(%a) {start = [0, 1, 0, 0], limit = [s0, 2, s1, 32], stride = [1, 1, 1, 1]}

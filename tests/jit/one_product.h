@@ -74,6 +74,14 @@ class OneProduct {
       values.push_back(size.evaluate_sizes(sizes));
     return values;
   }
+  /// Rows of a matrix, in the graph's symbols.
+  std::string rows() const {
+    const std::vector<ir::SymExpr>& sizes = program_.launches.at(launch_).sizes;
+    base::SymbolExprs meanings;
+    for (std::uint32_t k = 0; k < sizes.size(); ++k)
+      meanings.emplace(base::Symbol{base::Symbol::Kind::Size, k}, sizes[k]);
+    return nest().product->rows.substitute(meanings).to_string();
+  }
   std::optional<jit::cuda::LibraryForm> library() const {
     return jit::cuda::library_form(*jit::cuda::product_parts(nest()));
   }

@@ -112,7 +112,9 @@ NestEmitter::Values NestEmitter::loop(Value* from, Value* limit, std::int64_t st
   llvm::BasicBlock* before = b_.GetInsertBlock();
   auto* head = llvm::BasicBlock::Create(b_.getContext(), "loop", function_);
   auto* after = llvm::BasicBlock::Create(b_.getContext(), "loop.end", function_);
-  b_.CreateCondBr(b_.CreateICmpSLT(from, limit), head, after);
+  llvm::Instruction* enters = b_.CreateCondBr(b_.CreateICmpSLT(from, limit), head, after);
+  levels_.push_back({enters, {}});
+  ++depth_;
   b_.SetInsertPoint(head);
   llvm::PHINode* i = b_.CreatePHI(b_.getInt64Ty(), 2);
   i->addIncoming(from, before);
@@ -123,6 +125,8 @@ NestEmitter::Values NestEmitter::loop(Value* from, Value* limit, std::int64_t st
     currents.push_back(phi);
   }
   const Values nexts = body(i, currents);
+  levels_.pop_back();
+  --depth_;
   llvm::BasicBlock* latch = b_.GetInsertBlock();
   Value* next = b_.CreateNSWAdd(i, b_.getInt64(static_cast<std::uint64_t>(step)));
   i->addIncoming(next, latch);
@@ -143,10 +147,12 @@ void NestEmitter::operator()(const ForStmt& s) {
   const std::size_t outside = fixed_indices_.size();
   const std::size_t inverses = fixed_inverses_.size();
   for (const SymExpr& expr : fixed_divisions(s))
-    if (fixed_index(expr) == nullptr) fixed_indices_.emplace_back(expr, index_value(expr));
+    if (fixed_index(expr) == nullptr)
+      fixed_indices_.emplace_back(expr, Bound{index_value(expr), depth_});
   for (const SymExpr& divisor : fixed_divisors(s))
     if (fixed_inverse(divisor) == nullptr)
-      fixed_inverses_.emplace_back(divisor, scalars_.index_inverse(index_value(divisor)));
+      fixed_inverses_.emplace_back(divisor,
+                                   Bound{scalars_.index_inverse(index_value(divisor)), depth_});
   emit_loop(s);
   fixed_indices_.resize(outside);
   fixed_inverses_.resize(inverses);
@@ -297,7 +303,7 @@ void NestEmitter::hoist_uniform(const ForStmt& s) {
 }
 
 NestEmitter::Values NestEmitter::run_body(const ForStmt& s, Value* axis, const Values& state) {
-  symbols_[s.axis] = axis;
+  set_symbol(s.axis, axis);
   const std::size_t reduced = reduced_count(s);
   for (std::size_t k = 0; k < s.carried.size(); ++k) {
     dtypes_[s.carried[k].current] = s.carried[k].dtype;

@@ -53,37 +53,97 @@ bool NestEmitter::varies(const SymExpr& expr) const {
   expr.collect_symbols(symbols);
   for (Symbol s : symbols) {
     const auto found = symbols_.find(s);
-    if (found != symbols_.end() && lanes_of(found->second) != 0) return true;
+    if (found != symbols_.end() && lanes_of(found->second.value) != 0) return true;
   }
   return false;
 }
 
 namespace {
 
-Value* found_in(const std::vector<std::pair<SymExpr, Value*>>& entries, const SymExpr& expr) {
-  const auto found = std::ranges::find(entries, expr, &std::pair<SymExpr, Value*>::first);
-  return found == entries.end() ? nullptr : found->second;
+template <typename T>
+const T* found_in(const std::vector<std::pair<SymExpr, T>>& entries, const SymExpr& expr) {
+  const auto found = std::ranges::find(entries, expr, &std::pair<SymExpr, T>::first);
+  return found == entries.end() ? nullptr : &found->second;
 }
 
 }  // namespace
 
 /// What was computed of it before a loop; null: nothing.
-Value* NestEmitter::fixed_index(const SymExpr& expr) const {
+const NestEmitter::Bound* NestEmitter::fixed_index(const SymExpr& expr) const {
   return found_in(fixed_indices_, expr);
 }
-Value* NestEmitter::fixed_inverse(const SymExpr& divisor) const {
+const NestEmitter::Bound* NestEmitter::fixed_inverse(const SymExpr& divisor) const {
   return found_in(fixed_inverses_, divisor);
 }
 
+void NestEmitter::set_symbol(Symbol symbol, Value* v) { symbols_[symbol] = {v, depth_}; }
+
+/// Loops around the place where all that the expression is made of is there.
+unsigned NestEmitter::depth_of(const SymExpr& expr) const {
+  if (expr.is_constant()) return 0;
+  if (expr.is_symbol()) {
+    const auto found = symbols_.find(expr.symbol());
+    HD_CHECK(found != symbols_.end(), expr.symbol().to_string() + " is not bound");
+    return found->second.depth;
+  }
+  if (const Bound* fixed = fixed_index(expr)) return fixed->depth;
+  unsigned depth = 0;
+  for (const SymExpr& operand : expr.operands()) depth = std::max(depth, depth_of(operand));
+  return depth;
+}
+
+/// What is the same in all iterations of a loop is computed once before it.
 Value* NestEmitter::index_value(const SymExpr& expr) {
   if (expr.is_constant()) return b_.getInt64(static_cast<std::uint64_t>(expr.constant()));
   if (expr.is_symbol()) {
     const auto found = symbols_.find(expr.symbol());
     HD_CHECK(found != symbols_.end(), expr.symbol().to_string() + " is not bound");
-    return found->second;
+    return found->second.value;
   }
-  if (Value* fixed = fixed_index(expr)) return fixed;
-  const std::vector<SymExpr> operands = expr.operands();
+  if (const Bound* fixed = fixed_index(expr)) return fixed->value;
+  const unsigned depth = depth_of(expr);
+  if (depth >= depth_) return index_here(expr);
+  if (Value* const* known = found_in(levels_[depth].known, expr)) return *known;
+  const llvm::IRBuilderBase::InsertPointGuard guard(b_);
+  b_.SetInsertPoint(levels_[depth].before);
+  const unsigned outside = std::exchange(depth_, depth);
+  Value* value = index_here(expr);
+  depth_ = outside;
+  levels_[depth].known.emplace_back(expr, value);
+  return value;
+}
+
+Value* NestEmitter::index_here(const SymExpr& expr) {
+  std::vector<SymExpr> operands = expr.operands();
+  const bool sum = expr.kind() == SymExpr::Kind::Sum;
+  if (sum || expr.kind() == SymExpr::Kind::Product) {
+    // What there is before the loop is one operand, and of a sum what is added last is a number, as addresses have.
+    SymExpr before = sum ? 0 : 1;
+    std::int64_t number = 0;
+    std::erase_if(operands, [&](const SymExpr& operand) {
+      if (sum && operand.is_constant()) {
+        number = operand.constant();
+        return true;
+      }
+      if (depth_of(operand) >= depth_) return false;
+      before = sum ? before + operand : before * operand;
+      return true;
+    });
+    Values v;
+    if (!before.is_constant(sum ? 0 : 1)) v.push_back(index_value(before));
+    for (const SymExpr& operand : operands) v.push_back(index_value(operand));
+    // Uniform operands are joined first, so that one broadcast serves them all.
+    std::stable_sort(v.begin(), v.end(),
+                     [](Value* a, Value* b) { return lanes_of(a) < lanes_of(b); });
+    Value* result = v[0];
+    for (std::size_t k = 1; k < v.size(); ++k) {
+      Value* left = widened(result, lanes_of(v[k]));
+      result = sum ? b_.CreateNSWAdd(left, v[k]) : b_.CreateNSWMul(left, v[k]);
+    }
+    if (number == 0) return result;
+    Value* last = widened(b_.getInt64(static_cast<std::uint64_t>(number)), lanes_of(result));
+    return b_.CreateNSWAdd(result, last);
+  }
   Values v;
   unsigned lanes = 0;
   for (const SymExpr& operand : operands) {
@@ -92,26 +152,14 @@ Value* NestEmitter::index_value(const SymExpr& expr) {
   }
   const auto wide = [&](std::size_t k) { return widened(v[k], lanes); };
   switch (expr.kind()) {
-    case SymExpr::Kind::Sum:
-    case SymExpr::Kind::Product: {
-      // Uniform operands are joined first, so that one broadcast serves them all.
-      std::stable_sort(v.begin(), v.end(),
-                       [](Value* a, Value* b) { return lanes_of(a) < lanes_of(b); });
-      Value* result = v[0];
-      for (std::size_t k = 1; k < v.size(); ++k) {
-        Value* left = widened(result, lanes_of(v[k]));
-        result = expr.kind() == SymExpr::Kind::Sum ? b_.CreateNSWAdd(left, v[k])
-                                                   : b_.CreateNSWMul(left, v[k]);
-      }
-      return result;
-    }
     case SymExpr::Kind::FloorDiv:
     case SymExpr::Kind::Mod: {
       const bool simple = provably_nonnegative(operands[0], nest_.facts) &&
                           provably_nonnegative(operands[1], nest_.facts);
-      Value* inverse = simple ? fixed_inverse(operands[1]) : nullptr;
-      Value* quotient = inverse != nullptr ? scalars_.index_times_inverse(wide(0), inverse)
-                                           : scalars_.index_floordiv(wide(0), wide(1), simple);
+      const Bound* inverse = simple ? fixed_inverse(operands[1]) : nullptr;
+      Value* quotient = inverse != nullptr && inverse->depth <= depth_
+                            ? scalars_.index_times_inverse(wide(0), inverse->value)
+                            : scalars_.index_floordiv(wide(0), wide(1), simple);
       if (expr.kind() == SymExpr::Kind::FloorDiv) return quotient;
       return b_.CreateSub(wide(0), b_.CreateMul(quotient, wide(1)));
     }
@@ -131,13 +179,25 @@ Value* NestEmitter::scalar_index(const SymExpr& expr) {
   return v;
 }
 
+/// `rest`, which is no constant in all lanes, behind the axis's value in lane 0: a number comes last.
+Value* NestEmitter::from_vector_base(const SymExpr& rest) {
+  std::int64_t number = rest.as_constant().value_or(0);
+  if (rest.kind() == SymExpr::Kind::Sum)
+    for (const SymExpr& term : rest.operands()) number += term.as_constant().value_or(0);
+  const SymExpr moved = rest - number;
+  Value* index = vector_base_;
+  if (!moved.is_constant(0)) index = b_.CreateNSWAdd(index_value(moved), index);
+  if (number == 0) return index;
+  return b_.CreateNSWAdd(index, b_.getInt64(static_cast<std::uint64_t>(number)));
+}
+
 NestEmitter::Access NestEmitter::classify(const SymExpr& index) {
   if (!varies(index)) return {Access::Kind::Uniform, index_value(index)};
   if (const auto linear = index.linear_in(vector_axis_); linear && !varies(linear->rest)) {
     const bool forward = linear->coefficient.is_constant(1);
     if (forward || linear->coefficient.is_constant(-1)) {
+      if (forward) return {Access::Kind::Contiguous, from_vector_base(linear->rest)};
       Value* rest = index_value(linear->rest);
-      if (forward) return {Access::Kind::Contiguous, b_.CreateNSWAdd(rest, vector_base_)};
       return {Access::Kind::Reversed, b_.CreateNSWSub(rest, vector_base_)};
     }
     const auto step = linear->coefficient.as_constant();
@@ -232,6 +292,11 @@ Value* NestEmitter::lane_distance(Value* first, Value* to) {
 
 Value* NestEmitter::element_address(NestBufferId buffer, Value* index) {
   llvm::Type* element = scalars_.storage_type(nest_.buffers[buffer].dtype, 0);
+  // A number that is added goes into the instruction, and what it is added to is shared by neighbours.
+  if (auto* sum = llvm::dyn_cast<llvm::AddOperator>(index); sum != nullptr)
+    if (auto* number = llvm::dyn_cast<llvm::ConstantInt>(sum->getOperand(1)); number != nullptr)
+      return b_.CreateGEP(element, b_.CreateGEP(element, buffers_[buffer], sum->getOperand(0)),
+                          number);
   return b_.CreateGEP(element, buffers_[buffer], index);
 }
 

@@ -112,12 +112,12 @@ Value* NestEmitter::reach_of(const NearLoop& near, const ForStmt& s) {
   auto* type = llvm::FixedVectorType::get(b_.getInt64Ty(), kLanes);
   const auto step = [&](Value* i, const Values& current) {
     vector_axis_ = s.axis;
-    symbols_[s.axis] = set_lanes(i, kLanes, b_.CreateSub(extent, i));
+    set_symbol(s.axis, set_lanes(i, kLanes, b_.CreateSub(extent, i)));
     Value* reach = current[0];
     for (const auto& [bind, table] : near.tables) {
       (*this)(*table);
       (*this)(*bind);
-      Value* places = symbols_.at(bind->symbol);
+      Value* places = symbols_.at(bind->symbol).value;
       Value* first = widened(b_.CreateExtractElement(places, std::uint64_t{0}), kLanes);
       Value* distance =
           b_.CreateSelect(active_, b_.CreateSub(places, first), llvm::Constant::getNullValue(type));
@@ -164,7 +164,7 @@ Value* NestEmitter::load_near(const LoadStmt& s) {
   if (found == near_->loads.end()) return nullptr;
   const NearLoop::Load& near = *found;
   const NestBuffer& buffer = nest_.buffers[s.buffer];
-  Value* places = symbols_.at(near.place);
+  Value* places = symbols_.at(near.place).value;
   // The vectors end with the buffer at the latest.
   Value* last = scalar_index(buffer.count - std::int64_t{kLanes} * near_->vectors);
   Value* begin = b_.CreateNSWAdd(near.first, b_.CreateExtractElement(places, std::uint64_t{0}));

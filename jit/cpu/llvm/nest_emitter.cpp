@@ -102,7 +102,7 @@ void NestEmitter::emit_prologue() {
   for (std::uint32_t k = 0; k < nest_.size_count; ++k) {
     Value* slot = b_.CreateConstGEP1_32(b_.getInt64Ty(), function_->getArg(1), k);
     const Symbol symbol{Symbol::Kind::Size, k};
-    symbols_[symbol] = b_.CreateLoad(b_.getInt64Ty(), slot, symbol.to_string());
+    set_symbol(symbol, b_.CreateLoad(b_.getInt64Ty(), slot, symbol.to_string()));
   }
   emit_locals();
 }
@@ -229,7 +229,7 @@ void NestEmitter::operator()(const BindStmt& s) {
   Value* wide_high = widened(high, lanes);
   v = widened(v, lanes);
   const auto bind = [&](Value* index) {
-    symbols_[s.symbol] = b_.CreateSExt(index, with_lanes(b_.getInt64Ty(), lanes));
+    set_symbol(s.symbol, b_.CreateSExt(index, with_lanes(b_.getInt64Ty(), lanes)));
   };
   if (s.check != 0) {
     const bool from_zero = s.low.is_constant(0) && provably_nonnegative(s.high, nest_.facts);

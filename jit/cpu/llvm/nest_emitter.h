@@ -109,12 +109,17 @@ class NestEmitter {
   llvm::Value* row_slot(const RowPhase::Scalar& scalar, llvm::Value* place);
 
   // memory_emitter.cpp: index expressions, loads and stores.
-  llvm::Value* fixed_index(const SymExpr& expr) const;
+  struct Bound;
+  const Bound* fixed_index(const SymExpr& expr) const;
   /// Of a divisor, before a loop; null: nothing.
-  llvm::Value* fixed_inverse(const SymExpr& divisor) const;
+  const Bound* fixed_inverse(const SymExpr& divisor) const;
   llvm::Value* index_value(const SymExpr& expr);
+  llvm::Value* index_here(const SymExpr& expr);
+  unsigned depth_of(const SymExpr& expr) const;
+  void set_symbol(Symbol symbol, llvm::Value* v);
   llvm::Value* scalar_index(const SymExpr& expr);
   bool varies(const SymExpr& expr) const;
+  llvm::Value* from_vector_base(const SymExpr& rest);
   Access classify(const SymExpr& index);
   std::optional<Access> classify_bounded(const SymExpr& index);
   std::optional<Access> classify_repeated(const SymExpr& index);
@@ -324,7 +329,19 @@ class NestEmitter {
   std::unordered_map<ScalarId, DType> dtypes_;
   std::unordered_map<ScalarId, const ApplyStmt*> applied_;
   std::unordered_map<ScalarId, double> numbers_;  ///< constants of f32
-  std::map<Symbol, llvm::Value*> symbols_;
+  /// With how many loops there are around where it is defined.
+  struct Bound {
+    llvm::Value* value = nullptr;
+    unsigned depth = 0;
+  };
+  std::map<Symbol, Bound> symbols_;
+  /// A loop around what is emitted now.
+  struct Level {
+    llvm::Instruction* before;                             ///< that goes into it
+    std::vector<std::pair<SymExpr, llvm::Value*>> known;  ///< indices that were computed there
+  };
+  std::vector<Level> levels_;
+  unsigned depth_ = 0;  ///< loops around the place where indices are computed
   /// Scalars of the vector loop that are this plus the lane's number.
   std::unordered_map<ScalarId, llvm::Value*> lane_index_;
   unsigned base_lanes_;  ///< of 32-bit elements in one machine vector
@@ -335,8 +352,8 @@ class NestEmitter {
   llvm::Value* left_ = nullptr;         ///< of the tail: how many those are, or more, as i32
   std::vector<const Stmt*> hoisted_;    ///< emitted before the current vector loop
   /// Parts of indices that were computed before the loops around what is emitted now.
-  std::vector<std::pair<SymExpr, llvm::Value*>> fixed_indices_;
-  std::vector<std::pair<SymExpr, llvm::Value*>> fixed_inverses_;  ///< by divisor
+  std::vector<std::pair<SymExpr, Bound>> fixed_indices_;
+  std::vector<std::pair<SymExpr, Bound>> fixed_inverses_;  ///< by divisor
   /// Of a load of which all neighbours up to a row are loaded too: its place in the row.
   std::unordered_map<const LoadStmt*, std::int64_t> loaded_columns_;
   /// Of a store that is one of a whole row: its place, and the row's elements.

@@ -30,7 +30,7 @@ void NestEmitter::emit_rows() {
     Value* forward = b_.CreateICmpSLE(begin, end);
     Value* ends = b_.CreateSub(b_.CreateAdd(begin, end), b_.getInt64(1));
     loop(begin_, end_, 1, {}, [&](Value* i, const Values&) {
-      symbols_[nest_.parallel_axis] = b_.CreateSelect(forward, i, b_.CreateSub(ends, i));
+      set_symbol(nest_.parallel_axis, b_.CreateSelect(forward, i, b_.CreateSub(ends, i)));
       block(nest_.body);
       return Values{};
     });
@@ -117,7 +117,7 @@ NestEmitter::RowPart NestEmitter::row_part(const RowPhase& phase, Value* row, Va
 
 /// What statements of the part's phase refer to is that of its row from here on.
 void NestEmitter::enter(const RowPart& part) {
-  symbols_[nest_.parallel_axis] = part.row;
+  set_symbol(nest_.parallel_axis, part.row);
   std::copy(part.locals.begin(), part.locals.end(), buffers_.begin() + nest_.global_count());
   for (std::size_t k = 0; k < part.recalled.size(); ++k)
     define(part.phase.recalled[k].id, part.recalled[k]);
