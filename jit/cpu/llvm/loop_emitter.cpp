@@ -100,6 +100,7 @@ void NestEmitter::when(Value* condition, const std::function<void()>& body, bool
 NestEmitter::Values NestEmitter::loop(Value* from, Value* limit, std::int64_t step,
                                       const Values& initials,
                                       const std::function<Values(Value*, const Values&)>& body) {
+  if (from == limit) return initials;
   const auto* first = llvm::dyn_cast<llvm::ConstantInt>(from);
   const auto* last = llvm::dyn_cast<llvm::ConstantInt>(limit);
   if (first != nullptr && last != nullptr && first->getSExtValue() >= last->getSExtValue())
@@ -238,7 +239,8 @@ std::vector<NestEmitter::Values> NestEmitter::vector_loops(
     return next;
   };
   const auto whole = [&](unsigned lanes) {
-    return b_.CreateAnd(extent, b_.getInt64(~(std::uint64_t{lanes} - 1)));
+    const bool is_whole = base::divide_exact(loops[0]->extent, SymExpr(std::int64_t{lanes})).has_value();
+    return is_whole ? extent : b_.CreateAnd(extent, b_.getInt64(~(std::uint64_t{lanes} - 1)));
   };
   // What is left over fits 32 bits only below the main width, so the tail starts there.
   Value* main_limit = whole(width);

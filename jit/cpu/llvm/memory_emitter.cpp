@@ -292,11 +292,6 @@ Value* NestEmitter::lane_distance(Value* first, Value* to) {
 
 Value* NestEmitter::element_address(NestBufferId buffer, Value* index) {
   llvm::Type* element = scalars_.storage_type(nest_.buffers[buffer].dtype, 0);
-  // A number that is added goes into the instruction, and what it is added to is shared by neighbours.
-  if (auto* sum = llvm::dyn_cast<llvm::AddOperator>(index); sum != nullptr)
-    if (auto* number = llvm::dyn_cast<llvm::ConstantInt>(sum->getOperand(1)); number != nullptr)
-      return b_.CreateGEP(element, b_.CreateGEP(element, buffers_[buffer], sum->getOperand(0)),
-                          number);
   return b_.CreateGEP(element, buffers_[buffer], index);
 }
 
@@ -304,7 +299,16 @@ Value* NestEmitter::access_address(NestBufferId buffer, const Access& access) {
   llvm::Type* element = scalars_.storage_type(nest_.buffers[buffer].dtype, 0);
   if (access.base != nullptr)
     return b_.CreateGEP(element, element_address(buffer, access.base), access.index);
-  Value* address = element_address(buffer, access.index);
+  Value* index = access.index;
+  Value* number = nullptr;
+  // A number that is added goes into the instruction, and what it is added to is shared by neighbours.
+  if (auto* sum = llvm::dyn_cast<llvm::AddOperator>(index);
+      sum != nullptr && llvm::isa<llvm::ConstantInt>(sum->getOperand(1))) {
+    index = sum->getOperand(0);
+    number = sum->getOperand(1);
+  }
+  Value* address = element_address(buffer, index);
+  if (number != nullptr) address = b_.CreateGEP(element, address, number);
   if (access.kind != Access::Kind::Strided) return address;
   return b_.CreateGEP(element, address, lane_offsets(access.step));
 }
