@@ -231,8 +231,8 @@ class Unit {
   std::vector<jit::CpuKernelPtr> kernels_;  ///< by PlanStep::kernel; null for library calls
   mutable jit::FixedFacts fixed_facts_;     ///< of `fixed_`
   mutable std::mutex footprints_mutex_;
-  /// By PlanStep::kernel, and which of its buffers are fixed.
-  mutable std::map<std::pair<std::uint32_t, std::vector<bool>>, jit::Footprints> footprints_;
+  /// By nest, and which of its buffers are fixed.
+  mutable std::map<std::pair<const jit::Nest*, std::vector<bool>>, jit::Footprints> footprints_;
   base::ExprTable expressions_;
   std::vector<StepRecipe> recipes_;  ///< by step, and where those of the last one end
   std::vector<std::uint32_t> size_values_;

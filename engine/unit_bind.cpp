@@ -217,13 +217,12 @@ std::vector<jit::LibraryOperand> Unit::library_operands(ir::StepId step,
 }
 
 const jit::Footprints& Unit::footprints(ir::StepId step) const {
-  const std::uint32_t kernel = recipes_[step].kernel;
+  const jit::Nest* nest = program_.kernels[recipes_[step].kernel].nest.get();
   std::vector<bool> fixed;
   for (std::uint32_t k = recipes_[step].first_address; k < recipes_[step + 1].first_address; ++k)
     fixed.push_back(addresses_[k].source.kind == AddressSource::Kind::Fixed);
   const std::lock_guard lock(footprints_mutex_);
-  return footprints_.try_emplace({kernel, fixed}, *program_.kernels[kernel].nest, fixed)
-      .first->second;
+  return footprints_.try_emplace({nest, fixed}, *nest, fixed).first->second;
 }
 
 std::unique_ptr<BoundRegion> Unit::bind_region(const jit::NestedCall& call, std::uint32_t kernel,

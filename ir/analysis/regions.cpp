@@ -80,11 +80,11 @@ namespace {
 
 using Changed = std::map<const Graph*, std::shared_ptr<const Graph>>;
 
+/// Notes in `known` what becomes of the graphs nested in `graph`. @return whether that of any node is another.
+bool change_nested(const Graph& graph, Graph (*change)(const Graph&), Changed& known);
+
 Graph changed_regions(const Graph& graph, Graph (*change)(const Graph&), Changed& known) {
-  const auto has_regions = [](const NodePtr& node) {
-    return node->op().lowering.region.has_value();
-  };
-  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), has_regions)) return graph;
+  if (!change_nested(graph, change, known)) return graph;
   return rewrite(
       graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<std::vector<Value>> {
         if (!node->op().lowering.region) return {};
@@ -93,11 +93,7 @@ Graph changed_regions(const Graph& graph, Graph (*change)(const Graph&), Changed
         for (auto& [name, attr] : attrs) {
           auto* ref = std::get_if<GraphRef>(&attr);
           if (ref == nullptr) continue;
-          std::shared_ptr<const Graph>& made = known[ref->graph.get()];
-          if (made == nullptr) {
-            const Graph next = change(changed_regions(*ref->graph, change, known));
-            made = next.identical(*ref->graph) ? ref->graph : std::make_shared<const Graph>(next);
-          }
+          const std::shared_ptr<const Graph>& made = known.at(ref->graph.get());
           any = any || made != ref->graph;
           ref->graph = made;
         }
@@ -109,6 +105,24 @@ Graph changed_regions(const Graph& graph, Graph (*change)(const Graph&), Changed
         for (std::uint32_t k = 0; k < call->outputs().size(); ++k) values.push_back(call->value(k));
         return values;
       });
+}
+
+bool change_nested(const Graph& graph, Graph (*change)(const Graph&), Changed& known) {
+  bool any = false;
+  for (const NodePtr& node : graph.nodes()) {
+    if (!node->op().lowering.region) continue;
+    for (const auto& [name, attr] : node->attrs()) {
+      const auto* ref = std::get_if<GraphRef>(&attr);
+      if (ref == nullptr) continue;
+      std::shared_ptr<const Graph>& made = known[ref->graph.get()];
+      if (made == nullptr) {
+        const Graph next = change(changed_regions(*ref->graph, change, known));
+        made = next.identical(*ref->graph) ? ref->graph : std::make_shared<const Graph>(next);
+      }
+      any = any || made != ref->graph;
+    }
+  }
+  return any;
 }
 
 }  // namespace

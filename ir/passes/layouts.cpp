@@ -30,14 +30,26 @@ Perm inverse(const Perm& perm) {
 
 bool is_identity(const Perm& perm) { return std::ranges::is_sorted(perm); }
 
-bool moves_nothing(std::span<const SymExpr> sizes, const Perm& perm) {
+namespace {
+
+/// `is_one(axis)`: whether a dimension has one element.
+template <typename IsOne>
+bool keeps_others_in_order(const Perm& perm, const IsOne& is_one) {
   std::int64_t last = -1;
   for (const std::int64_t axis : perm) {
-    if (sizes[static_cast<std::size_t>(axis)].is_constant(1)) continue;
+    if (is_one(axis)) continue;
     if (axis < last) return false;
     last = axis;
   }
   return true;
+}
+
+}  // namespace
+
+bool moves_nothing(std::span<const SymExpr> sizes, const Perm& perm) {
+  return keeps_others_in_order(perm, [&](std::int64_t axis) {
+    return sizes[static_cast<std::size_t>(axis)].is_constant(1);
+  });
 }
 
 std::int64_t widest_rank(const Node& node) {
@@ -227,11 +239,12 @@ void Layouts::count(std::size_t edge, int change) {
 }
 
 bool Layouts::is_free(const Edge& edge, const Perm& perm) const {
-  const Value& root = edge.source.root;
-  Dims sizes;
-  for (const std::int64_t axis : order_of(root))
-    sizes.push_back(root.meta().sizes[static_cast<std::size_t>(axis)]);
-  if (moves_nothing(sizes, perm)) return true;
+  const Dims& sizes = edge.source.root.meta().sizes;
+  const Perm order = order_of(edge.source.root);
+  const auto is_one = [&](std::int64_t axis) {
+    return sizes[static_cast<std::size_t>(order[static_cast<std::size_t>(axis)])].is_constant(1);
+  };
+  if (keeps_others_in_order(perm, is_one)) return true;
   return edge.absorbs && keeps_matrix(perm);
 }
 

@@ -206,9 +206,10 @@ class Gate {
 
 }  // namespace
 
-Graph run_passes(const Graph& graph, std::span<const std::string_view> passes,
-                 const PipelineOptions& options, std::vector<PassRecord>* records) {
-  for (const std::string& name : options.skip) pass_named(name);
+namespace {
+
+Graph run_each(const Graph& graph, std::span<const std::string_view> passes,
+               const PipelineOptions& options, std::vector<PassRecord>* records) {
   Gate gate(graph, options, records);
   gate.user_passes(PassPoint::First);
   bool functional = true;
@@ -228,6 +229,31 @@ Graph run_passes(const Graph& graph, std::span<const std::string_view> passes,
   }
   if (functional) gate.user_passes(PassPoint::BeforeReinplace);
   return gate.take();
+}
+
+/// Whether the graph that is left shows what a pass did wrong: those of users, and metadata, are looked at as they come.
+bool may_verify_last(std::span<const std::string_view> passes, const PipelineOptions& options) {
+  return options.verify && !options.infer_again && options.user_passes.empty() && !passes.empty();
+}
+
+}  // namespace
+
+Graph run_passes(const Graph& graph, std::span<const std::string_view> passes,
+                 const PipelineOptions& options, std::vector<PassRecord>* records) {
+  for (const std::string& name : options.skip) pass_named(name);
+  if (!may_verify_last(passes, options)) return run_each(graph, passes, options, records);
+  const std::size_t before = records == nullptr ? 0 : records->size();
+  PipelineOptions at_once = options;
+  at_once.verify = false;
+  try {
+    Graph result = run_each(graph, passes, at_once, records);
+    verify_structure(result, pass_named(passes.back()).stage);
+    return result;
+  } catch (const std::exception&) {
+    // Once more, to find the pass after which something is wrong.
+    if (records != nullptr) records->resize(before);
+    return run_each(graph, passes, options, records);
+  }
 }
 
 }  // namespace heddle::ir

@@ -51,7 +51,9 @@ struct PassRecord {
 
 struct PipelineOptions {
   std::vector<std::string> skip;  ///< names of passes to leave out
-  bool verify = true;             ///< verify after each pass
+  /// Verify after each pass: where metadata is not inferred again and no user has passes, at first after the last alone, and after
+  /// each when something is wrong.
+  bool verify = true;
   /// Metadata is inferred again for that after our own passes too, not only after those of users: builders inferred it once.
   bool infer_again = true;
   std::string dump_dir;  ///< write the graph text after each change when not empty

@@ -297,6 +297,7 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
                       column));
   Value* first_row =
       element_address(s.a.buffer, b_.CreateNSWAdd(tile.a_base, b_.CreateNSWMul(row, tile.a_row)));
+  Value* first_b = by_pairs ? nullptr : first_of_b(tile, column);
   llvm::Type* sum_type = scalars_.storage_type(nest_.buffers[s.acc].dtype, 0);
   for (unsigned r = 0; r < rows; ++r) {
     for (unsigned v = 0; v < vectors; ++v) {
@@ -319,8 +320,9 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
   const auto steps_from = [&](Value* k, unsigned count, Values current) {
     for (unsigned n = 0; n < count; ++n) {
       if (n != 0) keep_order(b_);
-      current = by_pairs ? pair_step(tile, k, n, first_row, rows, column, current, mask)
-                         : contract_step(tile, k, n, first_row, rows, column, current, mask);
+      current = by_pairs
+                    ? pair_step(tile, k, n, first_row, rows, column, current, mask)
+                    : contract_step(tile, k, n, first_row, rows, {column, first_b}, current, mask);
     }
     return current;
   };
@@ -388,8 +390,9 @@ NestEmitter::Values NestEmitter::elements_of_a(const Tile& tile, Value* k, unsig
 }
 
 NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, unsigned n,
-                                               Value* first_row, unsigned rows, Value* column,
-                                               const Values& sums, Value* mask) {
+                                               Value* first_row, unsigned rows,
+                                               const BlockColumn& column, const Values& sums,
+                                               Value* mask) {
   const ContractStmt& s = tile.s;
   const NestBuffer& a = nest_.buffers[s.a.buffer];
   const std::size_t vectors = sums.size() / rows;
@@ -399,9 +402,7 @@ NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, unsig
                               ? tile.b_row
                               : b_.getInt64(static_cast<std::uint64_t>(tile.panel_columns())));
   for (unsigned v = 0; v < vectors; ++v)
-    row_of_b.push_back(contract_load_b(tile, b_row,
-                                       b_.CreateNSWAdd(column, b_.getInt64(v * tile.lanes)),
-                                       v + 1 == vectors ? mask : nullptr));
+    row_of_b.push_back(contract_load_b(tile, b_row, column, v, v + 1 == vectors ? mask : nullptr));
   const Values addresses = elements_of_a(tile, k, n, first_row, rows);
   Values next;
   for (unsigned r = 0; r < rows; ++r) {
@@ -427,38 +428,53 @@ Value* NestEmitter::contract_add(const ContractStmt& s, Value* sum, Value* left,
   return b_.CreateAdd(b_.CreateMul(left, right), sum);
 }
 
-Value* NestEmitter::contract_load_b(const Tile& tile, Value* row, Value* column, Value* mask) {
+/// Where a column of b, or of its panel, begins; null: its elements are gathered.
+Value* NestEmitter::first_of_b(const Tile& tile, Value* column) {
   const ContractStmt& s = tile.s;
+  if (tile.panel != nullptr)
+    return b_.CreateGEP(scalars_.compute_type(s.dtype, 0), tile.panel, column);
+  if (s.group != 1)
+    return element_address(s.b.buffer,
+                           b_.CreateNSWAdd(tile.b_base, b_.CreateNSWMul(column, tile.b_column)));
+  if (!s.b.column_stride.is_constant(1)) return nullptr;
+  return element_address(s.b.buffer, b_.CreateNSWAdd(tile.b_base, column));
+}
+
+/// @param vector  the block's, of the columns it begins with
+Value* NestEmitter::contract_load_b(const Tile& tile, Value* row, const BlockColumn& column,
+                                    unsigned vector, Value* mask) {
+  const ContractStmt& s = tile.s;
+  Value* behind = b_.getInt64(std::uint64_t{vector} * tile.lanes);
   if (tile.panel != nullptr) {
     llvm::Type* element = scalars_.compute_type(s.dtype, 0);
     return b_.CreateAlignedLoad(
         scalars_.compute_type(s.dtype, tile.lanes),
-        b_.CreateGEP(element, b_.CreateGEP(element, tile.panel, column), row),
+        b_.CreateGEP(element, b_.CreateGEP(element, column.first_of_b, row), behind),
         llvm::Align(size_of(s.dtype)));
   }
+  const NestBuffer& b = nest_.buffers[s.b.buffer];
+  llvm::Type* element = scalars_.storage_type(b.dtype, 0);
   if (s.group != 1) {
     llvm::Type* groups = scalars_.compute_type(s.dtype, tile.lanes);
-    Value* first = b_.CreateNSWAdd(tile.b_base, b_.CreateNSWMul(column, tile.b_column));
-    Value* address = b_.CreateGEP(scalars_.storage_type(nest_.buffers[s.b.buffer].dtype, 0),
-                                  element_address(s.b.buffer, first), row);
+    Value* address = b_.CreateGEP(element, b_.CreateGEP(element, column.first_of_b, row),
+                                  b_.CreateNSWMul(behind, tile.b_column));
     if (mask == nullptr) return b_.CreateAlignedLoad(groups, address, llvm::Align(kReadAlignment));
     return b_.CreateMaskedLoad(groups, address, llvm::Align(kReadAlignment), mask,
                                llvm::Constant::getNullValue(groups));
   }
-  const NestBuffer& b = nest_.buffers[s.b.buffer];
   llvm::Type* type = scalars_.storage_type(b.dtype, tile.lanes);
   Value* zero = llvm::Constant::getNullValue(type);
   Value* stored = nullptr;
-  if (s.b.column_stride.is_constant(1)) {
-    Value* first = element_address(s.b.buffer, b_.CreateNSWAdd(tile.b_base, column));
-    Value* address = b_.CreateGEP(scalars_.storage_type(b.dtype, 0), first, row);
+  if (column.first_of_b != nullptr) {
+    Value* address = b_.CreateGEP(element, b_.CreateGEP(element, column.first_of_b, row), behind);
     stored =
         mask == nullptr
             ? static_cast<Value*>(b_.CreateAlignedLoad(type, address, llvm::Align(kReadAlignment)))
             : b_.CreateMaskedLoad(type, address, llvm::Align(kReadAlignment), mask, zero);
   } else {
+    Value* place = b_.CreateNSWAdd(column.number, behind);
     Value* first =
-        b_.CreateNSWAdd(b_.CreateNSWAdd(tile.b_base, row), b_.CreateNSWMul(column, tile.b_column));
+        b_.CreateNSWAdd(b_.CreateNSWAdd(tile.b_base, row), b_.CreateNSWMul(place, tile.b_column));
     Value* offsets = b_.CreateNSWMul(column_numbers(b_.getInt64Ty(), tile.lanes),
                                      b_.CreateVectorSplat(tile.lanes, tile.b_column));
     Value* index = b_.CreateNSWAdd(b_.CreateVectorSplat(tile.lanes, first), offsets);

@@ -239,7 +239,8 @@ std::vector<NestEmitter::Values> NestEmitter::vector_loops(
     return next;
   };
   const auto whole = [&](unsigned lanes) {
-    const bool is_whole = base::divide_exact(loops[0]->extent, SymExpr(std::int64_t{lanes})).has_value();
+    const bool is_whole =
+        base::divide_exact(loops[0]->extent, SymExpr(std::int64_t{lanes})).has_value();
     return is_whole ? extent : b_.CreateAnd(extent, b_.getInt64(~(std::uint64_t{lanes} - 1)));
   };
   // What is left over fits 32 bits only below the main width, so the tail starts there.

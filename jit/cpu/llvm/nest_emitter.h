@@ -208,6 +208,11 @@ class NestEmitter {
 
   // contract_emitter.cpp
   struct Tile;
+  /// The first column of a block.
+  struct BlockColumn {
+    llvm::Value* number;
+    llvm::Value* first_of_b;  ///< see first_of_b()
+  };
   void contract_rows(Tile& tile);
   llvm::Value* fetched_ahead(const Tile& tile, llvm::Value* row);
   void contract_packed(Tile& tile);
@@ -229,12 +234,14 @@ class NestEmitter {
   /// The n-th step of the depth from step `k` on.
   /// @param first_row  address of the first element of a in the block's first row
   Values contract_step(const Tile& tile, llvm::Value* k, unsigned n, llvm::Value* first_row,
-                       unsigned rows, llvm::Value* column, const Values& sums, llvm::Value* mask);
+                       unsigned rows, const BlockColumn& column, const Values& sums,
+                       llvm::Value* mask);
   /// sum + left * right, lane by lane; of groups the sum of their products.
   llvm::Value* contract_add(const ContractStmt& s, llvm::Value* sum, llvm::Value* left,
                             llvm::Value* right);
-  llvm::Value* contract_load_b(const Tile& tile, llvm::Value* row, llvm::Value* column,
-                               llvm::Value* mask);
+  llvm::Value* first_of_b(const Tile& tile, llvm::Value* column);
+  llvm::Value* contract_load_b(const Tile& tile, llvm::Value* row, const BlockColumn& column,
+                               unsigned vector, llvm::Value* mask);
 
   // run_contract_emitter.cpp: sums whose terms lie side by side in both operands.
   void contract_runs(const Tile& tile);
@@ -337,7 +344,7 @@ class NestEmitter {
   std::map<Symbol, Bound> symbols_;
   /// A loop around what is emitted now.
   struct Level {
-    llvm::Instruction* before;                             ///< that goes into it
+    llvm::Instruction* before;                            ///< that goes into it
     std::vector<std::pair<SymExpr, llvm::Value*>> known;  ///< indices that were computed there
   };
   std::vector<Level> levels_;

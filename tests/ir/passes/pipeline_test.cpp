@@ -105,6 +105,32 @@ TEST(Pipeline, WhatAUsersPassMakesIsInferredAgainWhateverIsSaid) {
   EXPECT_THROW(ir::run_passes(graph, {}, options), InvariantError);
 }
 
+TEST(Pipeline, WhatIsVerifiedLastNamesThePassThatWasWrong) {
+  const Graph graph = ir::parse(R"(graph @main(%x: f32[4], %v: f32[2], %i: i64[2]) {
+  %t = cos(%x)
+  %u = index_put(%t, %v, %i)
+  %a = exp(%u)
+  %b = exp(%u)
+  %c = mul(%a, %b)
+  return %c
+}
+)");
+  constexpr std::string_view kPasses[] = {"dce", "cse"};
+  const ir::PipelineOptions options{.infer_again = false};
+  std::vector<PassRecord> records;
+  EXPECT_FALSE(ir::run_passes(graph, kPasses, options, &records).identical(graph));
+  EXPECT_EQ(records.size(), 2u);
+  // Passes of the first stage are given a graph that is a stage further.
+  constexpr std::string_view kReinplace[] = {"reinplace"};
+  const Graph reinplaced = ir::run_passes(graph, kReinplace);
+  ASSERT_FALSE(reinplaced.identical(graph));
+  records.clear();
+  const std::string error =
+      error_of([&] { ir::run_passes(reinplaced, kPasses, options, &records); });
+  EXPECT_EQ(error.rfind("cse: V6", 0), 0u) << error;
+  EXPECT_EQ(records.size(), 2u) << "each pass once";
+}
+
 TEST(Pipeline, SkipsWhatItIsToldTo) {
   std::vector<PassRecord> records;
   EXPECT_TRUE(ir::run_passes(sample(), kCseDce, {.skip = {"cse"}}, &records).identical(sample()));
