@@ -28,6 +28,7 @@ struct Case {
   Layout b_layout = Layout::RowMajor;
   std::int64_t known_columns = 0;  ///< 0: the kernel is told how many when it runs
   bool gathers = false;            ///< pairs of bf16
+  std::int64_t known_depth = 0;    ///< the same of the depth
 };
 
 /// out[m, n] = the contraction of a [rows, depth] and b [depth, columns], in two halves of the depth.
@@ -36,7 +37,7 @@ CompiledNest compile_contraction(const Case& c, std::int64_t vector_bytes) {
   builder.nest().size_count = 3;
   const SymExpr rows = SymExpr::size(0);
   const SymExpr columns = c.known_columns == 0 ? SymExpr::size(1) : SymExpr(c.known_columns);
-  const SymExpr depth = SymExpr::size(2);
+  const SymExpr depth = c.known_depth == 0 ? SymExpr::size(2) : SymExpr(c.known_depth);
   const auto a = builder.add_global(c.a, rows * depth + (c.gathers ? 1 : 0));
   const auto b = builder.add_global(c.b, depth * columns);
   const auto out = builder.add_global(c.acc, rows * columns);
@@ -136,6 +137,28 @@ TEST(LlvmContract, KnownColumns) {
         for (std::int64_t rows : {1, 2, 3, 15, 16, 29, 32})
           expect_contraction(c, code, rows, columns, 7);
       }
+}
+
+/// One vector of columns behind whole blocks is multiplied for more rows at once, and by each row once.
+TEST(LlvmContract, OneVectorOfColumnsLeftOver) {
+  for (const std::int64_t vector_bytes : {64, 32, 16}) {
+    const std::int64_t lanes = vector_bytes / 4;
+    for (const std::int64_t vectors : {2, 3, 4, 5}) {
+      for (const bool known : {true, false}) {
+        const std::int64_t tile = vectors * lanes;
+        for (const std::int64_t columns : {tile, tile - 3, 2 * lanes + 1}) {
+          if (columns > tile) continue;
+          const Case c{.tile_rows = 32,
+                       .tile_columns = tile,
+                       .known_columns = known ? columns : 0,
+                       .known_depth = 5};
+          const CompiledNest code = compile_contraction(c, vector_bytes);
+          for (const std::int64_t rows : {1, 2, 7, 8, 9, 15, 27, 32})
+            expect_contraction(c, code, rows, columns, 5);
+        }
+      }
+    }
+  }
 }
 
 TEST(LlvmContract, PairsThatAreGathered) {

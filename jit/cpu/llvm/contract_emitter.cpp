@@ -155,14 +155,41 @@ Value* NestEmitter::fetched_ahead(const Tile& tile, Value* row) {
   return b_.CreateNSWAdd(next, b_.CreateNSWMul(pass, tile.fetched(b_)));
 }
 
+/// Rows of a block of the one vector that is left over of a tile's columns, where those of other blocks are too few sums for it; 0:
+/// it goes with the others.
+unsigned NestEmitter::rows_of_rest(const Tile& tile) const {
+  constexpr unsigned kEnoughSums = 8;
+  if (tile.sums != 1 || tile.vectors == 1 || tile.rows >= kEnoughSums ||
+      tile.s.tile_rows < kEnoughSums || !llvm::isa<llvm::ConstantInt>(tile.a_row))
+    return 0;
+  const auto width = static_cast<std::int64_t>(tile.vectors) * tile.lanes;
+  const bool is_one = !tile.last || (*tile.last % width != 0 && *tile.last % width <= tile.lanes);
+  const auto rows = tile.s.rows.as_constant();
+  return is_one && rows.value_or(kEnoughSums) >= kEnoughSums ? kEnoughSums : 0;
+}
+
 void NestEmitter::contract_rows(Tile& tile) {
-  const unsigned rows = tile.rows;
+  const unsigned rest = rows_of_rest(tile);
+  contract_rows(tile, tile.rows, rest == 0 ? Columns::All : Columns::Whole);
+  if (rest == 0) return;
+  Value* width = b_.getInt64(std::uint64_t{tile.vectors} * tile.lanes);
+  Value* left = b_.CreateURem(tile.column_count, width);
+  const auto has_rest = [&] { contract_rows(tile, rest, Columns::Rest); };
+  if (llvm::isa<llvm::ConstantInt>(left))
+    has_rest();
+  else
+    when(b_.CreateICmpNE(left, b_.getInt64(0)), has_rest, /*unlikely=*/false);
+}
+
+/// @param rows  of a block
+void NestEmitter::contract_rows(Tile& tile, unsigned rows, Columns part) {
   Value* full_rows = b_.CreateSub(tile.row_count, b_.CreateURem(tile.row_count, b_.getInt64(rows)));
   const auto run = [&](unsigned count) {
-    return [this, &tile, count](Value* row, const Values&) {
-      const bool fetches = count == tile.rows && (count > 1 || target_.vector_bytes == 64);
+    return [this, &tile, count, part](Value* row, const Values&) {
+      const bool fetches =
+          part != Columns::Rest && count == tile.rows && (count > 1 || target_.vector_bytes == 64);
       tile.ahead = fetches ? fetched_ahead(tile, row) : nullptr;
-      contract_columns(tile, row, count);
+      contract_columns(tile, row, count, part);
       return Values{};
     };
   };
@@ -244,11 +271,14 @@ void NestEmitter::pack_panel(const Tile& tile, Value* panel, Value* begin) {
   });
 }
 
-void NestEmitter::contract_columns(const Tile& tile, Value* row, unsigned rows) {
+void NestEmitter::contract_columns(const Tile& tile, Value* row, unsigned rows, Columns part) {
   // Rows that are left over of a block have wider ones, and what those leave over has the block's own.
   llvm::SmallVector<unsigned, 2> widths{
       block_vectors(rows, tile.columns, tile.sums, target_.vector_bytes)};
   if (tile.vectors < widths[0]) widths.push_back(tile.vectors);
+  // All rows have the same columns left over of whole blocks.
+  if (part == Columns::Rest || (part == Columns::Whole && widths[0] % tile.vectors != 0))
+    widths.assign({tile.vectors});
   Value* full = b_.getInt64(0);
   unsigned width = 0;
   for (const unsigned vectors : widths) {
@@ -256,11 +286,13 @@ void NestEmitter::contract_columns(const Tile& tile, Value* row, unsigned rows) 
     Value* begin = full;
     Value* left = b_.CreateSub(tile.column_count, begin);
     full = b_.CreateSub(tile.column_count, b_.CreateURem(left, b_.getInt64(width)));
+    if (part == Columns::Rest) break;
     loop(begin, full, width, {}, [&](Value* column, const Values&) {
       contract_block(tile, row, rows, column, vectors, nullptr);
       return Values{};
     });
   }
+  if (part == Columns::Whole) return;
   if (tile.last) {
     const auto left = static_cast<unsigned>(*tile.last) % width;
     const unsigned lanes = left % tile.lanes;

@@ -213,12 +213,16 @@ class NestEmitter {
     llvm::Value* number;
     llvm::Value* first_of_b;  ///< see first_of_b()
   };
+  /// Of a tile those that are whole blocks, those that are left over, or both.
+  enum class Columns : std::uint8_t { All, Whole, Rest };
+  unsigned rows_of_rest(const Tile& tile) const;
   void contract_rows(Tile& tile);
+  void contract_rows(Tile& tile, unsigned rows, Columns part);
   llvm::Value* fetched_ahead(const Tile& tile, llvm::Value* row);
   void contract_packed(Tile& tile);
   /// Rows [begin, begin + depth) of b into `panel`, every lane of a vector defined.
   void pack_panel(const Tile& tile, llvm::Value* panel, llvm::Value* begin);
-  void contract_columns(const Tile& tile, llvm::Value* row, unsigned rows);
+  void contract_columns(const Tile& tile, llvm::Value* row, unsigned rows, Columns part);
   // pair_gather_emitter.cpp: the same of pairs of bf16, the second of which is 0 where there is none.
   void pack_pairs(const Tile& tile, llvm::Value* panel, llvm::Value* begin);
   void pack_pairs_along(const Tile& tile, llvm::Value* panel, llvm::Value* begin);
