@@ -1,10 +1,11 @@
 """What the first call at sizes that did not come before takes, through Heddle and ONNX Runtime on one thread, beside later calls
-at these sizes: a server of pictures or texts sees new sizes all day.
+at these sizes, and whether both give the same: a server of pictures or texts sees new sizes all day.
 
 usage: .cache/peers_venv/bin/python bench/peers/new_sizes.py [--only REGEX] [--rounds N] [--write] [--list]
 
 bench/peers/run makes that Python environment and builds the programs. In a round each engine is started anew, called at the first
-sizes, and then at all others in turn, each of them for the first time; a time is the median of the rounds.
+sizes, and then at all others in turn, each of them for the first time; a time is the median of the rounds. Outputs are
+compared in the first round.
 """
 import argparse
 import datetime
@@ -67,19 +68,27 @@ MODELS = {
                 for n, w in ((1, 100), (1, 320), (1, 321), (2, 200), (4, 333), (1, 87), (6, 480))],
     "minilm": [(f"{n} of {t}", lambda n=n, t=t: texts(n, t))
                for n, t in ((1, 16), (1, 17), (1, 128), (1, 9), (4, 32), (1, 77), (8, 128), (3, 50))],
+    "yolo": [(f"{n} of {h}x{w}", lambda n=n, h=h, w=w: {"images": np.repeat(real_models.photograph(1, 3, h, w), n, 0)})
+             for n, h, w in ((1, 320, 320), (1, 640, 640), (1, 256, 416), (3, 160, 224), (1, 96, 32))],
+    "table": [(f"{h}x{w}", lambda h=h, w=w: {"x": real_models.page(h, w)})
+              for h, w in ((488, 488), (320, 480), (256, 256))],
 }
-HEADER = """| model | sizes | ONNX Runtime, first | later | Heddle, first | later | first over first | later over later | Heddle's first over its later |
-|---|---|---|---|---|---|---|---|---|"""
+#: Of outputs, as `peers.disagreement` counts.
+ALLOWED = 1e-3
+HEADER = """| model | sizes | ONNX Runtime, first | later | Heddle, first | later | first over first | later over later | Heddle's first over its later | difference |
+|---|---|---|---|---|---|---|---|---|---|"""
 
 
-def run(command, folder, cases):
-    """Microseconds of the first and of later calls at each of the cases but the first one."""
+def run(command, folder, cases, outputs=None):
+    """Microseconds of the first and of later calls at each of the cases but the first one; what they give is added to `outputs`."""
     process = peers.Process(command, folder, 1)
     try:
         process.ask(f"turn {TURN_SECONDS}")
         taken = []
         for case in cases[1:]:
             first = process.ask(f"case {case}")["call_us"]
+            if outputs is not None:
+                outputs.append(process.outputs())
             later = statistics.median(process.ask(f"turn {TURN_SECONDS}")["samples_us"])
             taken.append((first, later))
         return taken
@@ -101,17 +110,21 @@ def measure(name, rounds):
                     "onnxruntime": peers.onnxruntime_command()}
         run(commands["heddle"], folder, cases)  # kernels are compiled
         found = {engine: [] for engine in commands}
-        for _ in range(rounds):
+        outputs = {engine: [] for engine in commands}
+        for k in range(rounds):
             for engine, command in commands.items():
-                found[engine].append(run(command, folder, cases))
-        return {engine: [[statistics.median(times) for times in zip(*of_case)] for of_case in zip(*all_rounds)]
-                for engine, all_rounds in found.items()}
+                found[engine].append(run(command, folder, cases, outputs[engine] if k == 0 else None))
+        differences = [peers.disagreement(*pair) for pair in zip(outputs["heddle"], outputs["onnxruntime"], strict=True)]
+        times = {engine: [[statistics.median(times) for times in zip(*of_case)] for of_case in zip(*all_rounds)]
+                 for engine, all_rounds in found.items()}
+        return times, differences
 
 
-def line(name, sizes, ort, heddle):
+def line(name, sizes, ort, heddle, difference):
     numbers = [f"{time:,.0f}" for time in (*ort, *heddle)]
     ratios = [ort[0] / heddle[0], ort[1] / heddle[1], heddle[0] / heddle[1]]
-    return "| " + " | ".join([name, sizes, *numbers, *(f"{ratio:.2f}" for ratio in ratios)]) + " |"
+    told = f"{difference:.0e}" + ("" if difference <= ALLOWED else " (wrong)")
+    return "| " + " | ".join([name, sizes, *numbers, *(f"{ratio:.2f}" for ratio in ratios), told]) + " |"
 
 
 def main():
@@ -129,9 +142,9 @@ def main():
     load, rows = peers.load_average(), []
     print(HEADER)
     for name in names:
-        found = measure(name, args.rounds)
+        times, differences = measure(name, args.rounds)
         for k, (sizes, _) in enumerate(MODELS[name][1:]):
-            rows.append(line(name, sizes, found["onnxruntime"][k], found["heddle"][k]))
+            rows.append(line(name, sizes, times["onnxruntime"][k], times["heddle"][k], differences[k]))
             print(rows[-1], flush=True)
     if args.write:
         path = peers.ROOT / f"bench/results/{args.date}_new_sizes.md"
@@ -141,7 +154,8 @@ def main():
 microseconds, medians of {args.rounds} rounds in which each engine was started anew. The first call at sizes includes all that follows from
 them: planning memory, ordering pieces, code of a library; kernels of Heddle's own are compiled once for all sizes.
 Sizes larger than all before them (480x640, 736x544) also need a larger arena: the pages of the smaller one go on in it, and the system clears those that
-are new when they are first touched, which takes from 1 ms for 16 MB to 35, by whether the machine had them before.
+are new when they are first touched, which takes from 1 ms for 16 MB to 35, by whether the machine had them before. A
+difference is the largest one of any output over its magnitude and that of the output's largest element.
 `bench/peers/new_sizes.py` writes this file.
 
 {HEADER}

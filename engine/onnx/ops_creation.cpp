@@ -86,6 +86,17 @@ std::optional<SymInts> known_range(const SymInt& start, const SymInt& count, std
   return ints;
 }
 
+/// How many numbers a range of reals has, where that follows from sizes and not from what they are now.
+std::optional<SymInt> open_count(const Node& node) {
+  std::vector<Real> ends;
+  for (const std::size_t k : {0, 1, 2}) {
+    const auto reals = node.value(k).reals();
+    if (!reals || reals->size() != 1) return {};
+    ends.push_back(reals->front());
+  }
+  return Real::count(ends[0], ends[1], ends[2]);
+}
+
 Outputs range(const Node& node) {
   const DType dtype = node.value(0).dtype();
   if (is_late(node, 0) || is_late(node, 1) || is_late(node, 2)) return {late_range(node, dtype)};
@@ -100,8 +111,9 @@ Outputs range(const Node& node) {
     return {cast(counted * step + size_tensor(start), dtype)};
   }
   const double start = node.known_real(0, "start");
-  const double limit = node.known_real(1, "limit");
   const double step = node.known_real(2, "delta");
+  if (const auto count = open_count(node)) return {iota({*count}, 0, dtype) * step + start};
+  const double limit = node.known_real(1, "limit");
   const double count = std::ceil((limit - start) / step);
   if (!(count < 1e12))
     node.malformed("delta", "a step that reaches the limit", std::to_string(step));

@@ -16,7 +16,14 @@ SymInt reach_of(const WindowAttrs& window, std::size_t k) {
 
 }  // namespace
 
-WindowAttrs window_attrs(const Node& node, const Tensor& x, Ints kernel) {
+namespace {
+
+bool keeps_sizes(const std::string& automatic) {
+  return automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
+}
+
+/// Without what auto_pad says of padding that keeps sizes.
+WindowAttrs given_window(const Node& node, const Tensor& x, Ints kernel) {
   const std::size_t spatial = kernel.size();
   WindowAttrs window{.kernel = std::move(kernel),
                      .strides = node.integers("strides", Ints(spatial, 1)),
@@ -32,24 +39,33 @@ WindowAttrs window_attrs(const Node& node, const Tensor& x, Ints kernel) {
     if (stride < 1) node.malformed("strides", "1 or more", std::to_string(stride));
   const Ints pads = node.integers("pads");
   const std::string automatic = node.string("auto_pad", "NOTSET");
-  if (automatic != "SAME_UPPER" && automatic != "SAME_LOWER" && automatic != "VALID" &&
-      automatic != "NOTSET" && !automatic.empty())
+  if (!keeps_sizes(automatic) && automatic != "VALID" && automatic != "NOTSET" &&
+      !automatic.empty())
     node.malformed("auto_pad", "NOTSET, SAME_UPPER, SAME_LOWER or VALID", automatic);
-  if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
-    for (std::size_t k = 0; k < spatial; ++k) {
-      const SymInt size = x.size(static_cast<std::int64_t>(k) + 2).value();
-      const SymInt stride = window.strides[k];
-      const SymInt outputs = (size + stride - 1) / stride;
-      const SymInt padded = (outputs - 1) * stride + reach_of(window, k);
-      const std::int64_t total = std::max<std::int64_t>(0, (padded - size).value());
-      window.low[k] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
-      window.high[k] = total - window.low[k];
-    }
-  } else if (automatic != "VALID" && !pads.empty()) {
+  if (!keeps_sizes(automatic) && automatic != "VALID" && !pads.empty()) {
     if (pads.size() != 2 * spatial)
       node.malformed("pads", std::to_string(2 * spatial) + " numbers", std::to_string(pads.size()));
     std::copy_n(pads.begin(), spatial, window.low.begin());
     std::copy_n(pads.begin() + static_cast<std::ptrdiff_t>(spatial), spatial, window.high.begin());
+  }
+  return window;
+}
+
+}  // namespace
+
+WindowAttrs window_attrs(const Node& node, const Tensor& x, Ints kernel) {
+  WindowAttrs window = given_window(node, x, std::move(kernel));
+  const std::string automatic = node.string("auto_pad", "NOTSET");
+  if (!keeps_sizes(automatic)) return window;
+  for (std::size_t k = 0; k < window.kernel.size(); ++k) {
+    // Of open sizes this is a number, or by how far windows miss the end, as rows of an odd length do with a stride of 2.
+    const SymInt size = x.size(static_cast<std::int64_t>(k) + 2);
+    const SymInt stride = window.strides[k];
+    const SymInt outputs = (size + stride - 1) / stride;
+    const SymInt padded = (outputs - 1) * stride + reach_of(window, k);
+    const std::int64_t total = std::max<std::int64_t>(0, (padded - size).value());
+    window.low[k] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
+    window.high[k] = total - window.low[k];
   }
   return window;
 }
@@ -88,15 +104,14 @@ Outputs convert_conv(const Node& node) {
 void pad_to_output(const Node& node, const Tensor& x, WindowAttrs& window, Ints& output_padding) {
   Ints wanted = node.integers("output_shape");
   const std::string automatic = node.string("auto_pad", "NOTSET");
-  const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
-  if (wanted.empty() && !same) return;
+  if (wanted.empty() && !keeps_sizes(automatic)) return;
   const std::size_t spatial = window.kernel.size();
   if (!wanted.empty() && wanted.size() < spatial)
     node.malformed("output_shape", "one size a spatial dimension", std::to_string(wanted.size()));
   if (wanted.size() > spatial)
     wanted.erase(wanted.begin(), wanted.end() - static_cast<std::ptrdiff_t>(spatial));
   for (std::size_t k = 0; k < spatial; ++k) {
-    const SymInt size = x.size(static_cast<std::int64_t>(k) + 2).value();
+    const SymInt size = x.size(static_cast<std::int64_t>(k) + 2);
     const SymInt output = wanted.empty() ? size * window.strides[k] : SymInt(wanted[k]);
     const SymInt needed = (size - 1) * window.strides[k] + output_padding[k] + reach_of(window, k);
     const std::int64_t total = (needed - output).value();
@@ -110,7 +125,7 @@ void pad_to_output(const Node& node, const Tensor& x, WindowAttrs& window, Ints&
 Outputs conv_transpose(const Node& node) {
   const Tensor x = node.tensor(0);
   const Tensor w = node.tensor(1);
-  WindowAttrs window = window_attrs(node, x, kernel_of(node, w));
+  WindowAttrs window = given_window(node, x, kernel_of(node, w));
   Ints output_padding = node.integers("output_padding", Ints(window.kernel.size(), 0));
   if (output_padding.size() != window.kernel.size())
     node.malformed("output_padding", "one number a spatial dimension", "another count");

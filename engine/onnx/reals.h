@@ -32,6 +32,10 @@ class Real {
   /// a - b of two that their dtype holds exactly, times a positive number: its sign tells which is larger.
   static std::optional<SymInt> difference(const Real& a, const Real& b);
 
+  /// ceil((limit - start) / step), at least 0: how many numbers there are from `start` on below `limit`; nothing where the dtype does
+  /// not hold them exactly, or the step follows from sizes or is 0.
+  static std::optional<SymInt> count(const Real& start, const Real& limit, const Real& step);
+
   /// op of reals of one dtype, by the names of the IR's ops; nothing if it is none that is known of reals.
   static std::optional<Real> apply(std::string_view op, const Real& a);
   static std::optional<Real> apply(std::string_view op, const Real& a, const Real& b);

@@ -78,6 +78,8 @@ class PairTurner {
     const bool last = axes.size() == 1 && (axes[0] == x.rank() - 1 || axes[0] == -1);
     return last && x.rank() >= 3 && is_floating(x.dtype) &&
            is_between(x.sizes.back(), 2, kMostTerms) && x.count().is_constant() &&
+           size_from_last(x.sizes, 2)
+               .is_constant() &&  // where there are no elements, others are not
            fills_lanes(size_from_last(x.sizes, 2).constant(), x.sizes.back().constant());
   }
 

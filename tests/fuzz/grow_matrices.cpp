@@ -127,7 +127,7 @@ void Grower::convolution() {
   bool even = true;
   for (std::size_t d = 0; d < strides.size(); ++d)
     even = even && w[d + 2].constant() % strides[d] == 0;
-  if (transposed && dtype == f32 && data.quality.special && !even) return;
+  if (transposed && dtype != f64 && data.quality.special && !even) return;
   const Item kernel = weight(dtype, w);
   const Item bias = chance(50) ? weight(dtype, {results}) : Item{};
   Quality quality = dot(data.quality, kernel.quality, taps, dtype);

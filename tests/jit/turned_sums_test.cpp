@@ -55,6 +55,13 @@ TEST(TurnedSums, OfSeveralRowsInOneLoop) {
   }
 }
 
+/// The number of pairs may be known, as there are none, where that of results is not.
+TEST(TurnedSums, OfNoneOfAnOpenNumber) {
+  const ir::Graph graph = distances("0, 1, 4", "s0, 4");
+  expect_code_right_at(graph, {48});
+  EXPECT_EQ(lowered(graph).record.steps.size(), steps_of(graph));
+}
+
 TEST(TurnedSums, OfBatches) {
   const ir::Graph batches = distances("3, 20, 1, 9", "3, 1, 48, 9", "reduce_sum", 3);
   EXPECT_EQ(steps_of(batches), 2u);

@@ -74,6 +74,61 @@ TEST(RealSizes, OtherNumbersAreReadForEachSize) {
   EXPECT_EQ(lengths(third, {16, 17}), (std::vector<std::int64_t>{5, 6}));
 }
 
+/// start, start + step, … below the length of x, as exporters make grids: one compile serves every size.
+TEST(RealSizes, RangesOfRealsUpToASizeAreOpen) {
+  const auto ranged = [](float start, float step, float scale) {
+    ModelBuilder model;
+    model.input("x", {"n"}).output("y").ints("index", {0});
+    model.node("Shape", {"x"}, {"shape"});
+    model.initializer("scalar", {0}, TensorProto::INT64);
+    model.node("Reshape", {"shape", "scalar"}, {"length"});
+    ModelBuilder::set_int(model.node("Cast", {"length"}, {"real"}), "to", TensorProto::FLOAT);
+    model.initializer("scale", {}, TensorProto::FLOAT).add_float_data(scale);
+    model.initializer("start", {}, TensorProto::FLOAT).add_float_data(start);
+    model.initializer("step", {}, TensorProto::FLOAT).add_float_data(step);
+    model.node("Mul", {"real", "scale"}, {"limit"});
+    model.node("Range", {"start", "limit", "step"}, {"y"});
+    return model;
+  };
+  const auto expect = [&](float start, float step, float scale) {
+    Engine engine = ranged(start, step, scale).load();
+    for (const std::int64_t size : {4, 7, 12}) {
+      const double limit = static_cast<double>(size) * scale;
+      std::vector<double> wanted;
+      for (double at = start; step > 0 ? at < limit : at > limit; at += step) wanted.push_back(at);
+      EXPECT_EQ(engine.run({ones({size})})[0].to_doubles(), wanted)
+          << start << " by " << step << " to " << limit;
+    }
+    EXPECT_EQ(engine.stats().compiles, 1u) << start << " by " << step;
+  };
+  expect(0, 1, 1);
+  expect(0.5f, 1, 1);
+  expect(0, 0.25f, 0.5f);
+  expect(1, 3, 1);
+  expect(2, -0.5f, -1);
+  // A step that is no fraction of few bits is counted for each size.
+  Engine engine = ranged(0, 0.3f, 1).load();
+  EXPECT_EQ(engine.run({ones({3})})[0].sizes()[0], 10);
+  EXPECT_EQ(engine.run({ones({6})})[0].sizes()[0], 20);
+}
+
+/// None is between 0 and a size that is 0; what is found for other sizes does not hold for it.
+TEST(RealSizes, RangesOfRealsMayBeEmpty) {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("y");
+  model.node("Shape", {"x"}, {"shape"});
+  model.initializer("scalar", {0}, TensorProto::INT64);
+  model.node("Reshape", {"shape", "scalar"}, {"length"});
+  ModelBuilder::set_int(model.node("Cast", {"length"}, {"real"}), "to", TensorProto::FLOAT);
+  model.initializer("zero", {}, TensorProto::FLOAT).add_float_data(0);
+  model.initializer("one", {}, TensorProto::FLOAT).add_float_data(1);
+  model.node("Range", {"zero", "real", "one"}, {"y"});
+  Engine engine = model.load();
+  EXPECT_THAT(engine.run({ones({2})})[0].to_doubles(), ElementsAre(0, 1));
+  EXPECT_EQ(engine.run({ones({0})})[0].sizes()[0], 0);
+  EXPECT_THAT(engine.run({ones({3})})[0].to_doubles(), ElementsAre(0, 1, 2));
+}
+
 /// Too much arithmetic for a size is a tensor's, not a hang: each step doubles what the next would compute.
 TEST(RealSizes, ArithmeticWithoutBoundIsNone) {
   ModelBuilder model;
