@@ -68,6 +68,7 @@ MODELS = {
                 for n, w in ((1, 100), (1, 320), (1, 321), (2, 200), (4, 333), (1, 87), (6, 480))],
     "minilm": [(f"{n} of {t}", lambda n=n, t=t: texts(n, t))
                for n, t in ((1, 16), (1, 17), (1, 128), (1, 9), (4, 32), (1, 77), (8, 128), (3, 50))],
+    "ocr6_rec": [(f"{n} of {w}", lambda n=n, w=w: lines(n, w)) for n, w in ((1, 320), (1, 200), (2, 321), (1, 87))],
     "yolo": [(f"{n} of {h}x{w}", lambda n=n, h=h, w=w: {"images": np.repeat(real_models.photograph(1, 3, h, w), n, 0)})
              for n, h, w in ((1, 320, 320), (1, 640, 640), (1, 256, 416), (3, 160, 224), (1, 96, 32))],
     "table": [(f"{h}x{w}", lambda h=h, w=w: {"x": real_models.page(h, w)})
