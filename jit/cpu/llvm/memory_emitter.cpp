@@ -113,6 +113,7 @@ Value* NestEmitter::index_value(const SymExpr& expr) {
   return value;
 }
 
+/// The same where the builder is, of operands that were computed before.
 Value* NestEmitter::index_here(const SymExpr& expr) {
   std::vector<SymExpr> operands = expr.operands();
   const bool sum = expr.kind() == SymExpr::Kind::Sum;
@@ -179,7 +180,7 @@ Value* NestEmitter::scalar_index(const SymExpr& expr) {
   return v;
 }
 
-/// `rest`, which is no constant in all lanes, behind the axis's value in lane 0: a number comes last.
+/// The axis's value in lane 0 plus `rest`, which lanes share; a number in it is added last, as addresses have it.
 Value* NestEmitter::from_vector_base(const SymExpr& rest) {
   std::int64_t number = rest.as_constant().value_or(0);
   if (rest.kind() == SymExpr::Kind::Sum)
