@@ -136,18 +136,8 @@ class SizeNames::Renamer {
   }
 
   SymExpr run(const SymExpr& expr) {
-    if ((symbol_bits(expr) & symbols_) == 0) return expr;
-    const Polynomial polynomial(expr);
-    SumBuilder sum;
-    sum.reserve(polynomial.terms().size());
-    sum.add(polynomial.constant());
-    for (const SymTerm& term : polynomial.terms()) {
-      if ((term.monomial->symbols & symbols_) == 0)
-        sum.add(term.coefficient, term.monomial);
-      else
-        sum.add(monomial(term.monomial), term.coefficient);
-    }
-    return sum.finish();
+    return with_monomials(expr, symbols_,
+                          [this](const SymNodePtr& node) { return monomial(node); });
   }
 
  private:
@@ -176,17 +166,9 @@ class SizeNames::Renamer {
     if (const auto found = memo_.find(node.get()); found != memo_.end())
       return found->second.second;
     const auto name = is_of_sizes(*node) ? name_of(*node) : std::nullopt;
-    SymExpr result = name ? *name : rebuilt(*node);
+    SymExpr result = name ? *name : rebuilt(node->kind, run(node->left), run(node->right));
     memo_.emplace(node.get(), std::pair(node, result));
     return result;
-  }
-
-  SymExpr rebuilt(const SymNode& node) {
-    const SymExpr left = run(node.left);
-    const SymExpr right = run(node.right);
-    if (node.kind == Kind::FloorDiv) return floordiv(left, right);
-    if (node.kind == Kind::Mod) return mod(left, right);
-    return make_extremum(node.kind, left, right, nullptr);
   }
 
   std::optional<SymExpr> name_of(const SymNode& node) const {

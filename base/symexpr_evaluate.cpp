@@ -22,19 +22,8 @@ class Substitution {
   }
 
   SymExpr run(const SymExpr& expr) {
-    if ((symbol_bits(expr) & symbols_) == 0) return expr;
-    const Polynomial polynomial(expr);
-    SumBuilder sum;
-    sum.reserve(polynomial.terms().size());
-    sum.add(polynomial.constant());
-    for (const SymTerm& term : polynomial.terms()) {
-      if ((term.monomial->symbols & symbols_) == 0) {
-        sum.add(term.coefficient, term.monomial);
-      } else {
-        sum.add(run_monomial(term.monomial), term.coefficient);
-      }
-    }
-    return sum.finish();
+    return with_monomials(expr, symbols_,
+                          [this](const SymNodePtr& monomial) { return run_monomial(monomial); });
   }
 
  private:
@@ -52,15 +41,9 @@ class Substitution {
     }
     if (atom->kind == Kind::Sum) return run(SymExprAccess::make(atom));
     if (const auto found = memo_.find(atom.get()); found != memo_.end()) return found->second;
-    SymExpr result = rebuild(atom->kind, run(atom->left), run(atom->right));
+    SymExpr result = rebuilt(atom->kind, run(atom->left), run(atom->right));
     memo_.emplace(atom.get(), result);
     return result;
-  }
-
-  static SymExpr rebuild(Kind kind, const SymExpr& left, const SymExpr& right) {
-    if (kind == Kind::FloorDiv) return floordiv(left, right);
-    if (kind == Kind::Mod) return mod(left, right);
-    return make_extremum(kind, left, right, nullptr);
   }
 
   const SymbolExprs& replacements_;
@@ -101,6 +84,12 @@ bool node_mentions(const SymNode& node, Symbol symbol) {
 }
 
 }  // namespace
+
+SymExpr rebuilt(Kind kind, const SymExpr& left, const SymExpr& right) {
+  if (kind == Kind::FloorDiv) return floordiv(left, right);
+  if (kind == Kind::Mod) return mod(left, right);
+  return make_extremum(kind, left, right, nullptr);
+}
 
 std::int64_t SymExpr::evaluate(const SymbolValues& values) const {
   if (is_constant()) return constant_;

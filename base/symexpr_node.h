@@ -127,4 +127,24 @@ SymExpr make_floordiv(const SymExpr& a, const SymExpr& b, const Facts* facts);
 SymExpr make_mod(const SymExpr& a, const SymExpr& b, const Facts* facts);
 SymExpr make_extremum(SymExpr::Kind kind, const SymExpr& a, const SymExpr& b, const Facts* facts);
 
+/// floordiv, mod, min or max of others.
+SymExpr rebuilt(SymExpr::Kind kind, const SymExpr& left, const SymExpr& right);
+
+/// `expr` with what `replace` makes of each monomial that may hold one of the `symbols`, which are bits.
+template <typename Replace>
+SymExpr with_monomials(const SymExpr& expr, std::uint64_t symbols, const Replace& replace) {
+  if ((symbol_bits(expr) & symbols) == 0) return expr;
+  const Polynomial polynomial(expr);
+  SumBuilder sum;
+  sum.reserve(polynomial.terms().size());
+  sum.add(polynomial.constant());
+  for (const SymTerm& term : polynomial.terms()) {
+    if ((term.monomial->symbols & symbols) == 0)
+      sum.add(term.coefficient, term.monomial);
+    else
+      sum.add(replace(term.monomial), term.coefficient);
+  }
+  return sum.finish();
+}
+
 }  // namespace heddle::base
