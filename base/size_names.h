@@ -22,7 +22,7 @@ class SizeNames {
   static constexpr std::uint32_t kFirst = std::uint32_t{1} << 30;
 
   /// @param exprs  all expressions that will be renamed
-  /// @param may_name  whether a symbol, which is as large as any size (or at least 0, or at least 1), may stand for it
+  /// @param may_name  whether a part has the least value that is known of a size without a range, so that a symbol may stand for it
   SizeNames(std::span<const SymExpr> exprs, const std::function<bool(const SymExpr&)>& may_name);
   ~SizeNames();
   SizeNames(const SizeNames&) = delete;
