@@ -1,6 +1,7 @@
 #include "base/size_names.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "base/symexpr_node.h"
@@ -166,7 +167,8 @@ class SizeNames::Renamer {
     if (const auto found = memo_.find(node.get()); found != memo_.end())
       return found->second.second;
     const auto name = is_of_sizes(*node) ? name_of(*node) : std::nullopt;
-    SymExpr result = name ? *name : rebuilt(node->kind, run(node->left), run(node->right));
+    SymExpr result =
+        name ? *name : make_division(node->kind, run(node->left), run(node->right), nullptr);
     memo_.emplace(node.get(), std::pair(node, result));
     return result;
   }

@@ -352,6 +352,12 @@ SymExpr make_extremum(Kind kind, const SymExpr& a, const SymExpr& b, const Facts
   return SymExpr::compare(a, b) < 0 ? make_atom(kind, a, b) : make_atom(kind, b, a);
 }
 
+SymExpr make_division(Kind kind, const SymExpr& left, const SymExpr& right, const Facts* facts) {
+  if (kind == Kind::FloorDiv) return make_floordiv(left, right, facts);
+  if (kind == Kind::Mod) return make_mod(left, right, facts);
+  return make_extremum(kind, left, right, facts);
+}
+
 SymExpr floordiv(const SymExpr& a, const SymExpr& b) { return make_floordiv(a, b, nullptr); }
 SymExpr mod(const SymExpr& a, const SymExpr& b) { return make_mod(a, b, nullptr); }
 

@@ -41,7 +41,7 @@ class Substitution {
     }
     if (atom->kind == Kind::Sum) return run(SymExprAccess::make(atom));
     if (const auto found = memo_.find(atom.get()); found != memo_.end()) return found->second;
-    SymExpr result = rebuilt(atom->kind, run(atom->left), run(atom->right));
+    SymExpr result = make_division(atom->kind, run(atom->left), run(atom->right), nullptr);
     memo_.emplace(atom.get(), result);
     return result;
   }
@@ -84,12 +84,6 @@ bool node_mentions(const SymNode& node, Symbol symbol) {
 }
 
 }  // namespace
-
-SymExpr rebuilt(Kind kind, const SymExpr& left, const SymExpr& right) {
-  if (kind == Kind::FloorDiv) return floordiv(left, right);
-  if (kind == Kind::Mod) return mod(left, right);
-  return make_extremum(kind, left, right, nullptr);
-}
 
 std::int64_t SymExpr::evaluate(const SymbolValues& values) const {
   if (is_constant()) return constant_;

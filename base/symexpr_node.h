@@ -127,8 +127,9 @@ SymExpr make_floordiv(const SymExpr& a, const SymExpr& b, const Facts* facts);
 SymExpr make_mod(const SymExpr& a, const SymExpr& b, const Facts* facts);
 SymExpr make_extremum(SymExpr::Kind kind, const SymExpr& a, const SymExpr& b, const Facts* facts);
 
-/// floordiv, mod, min or max of others.
-SymExpr rebuilt(SymExpr::Kind kind, const SymExpr& left, const SymExpr& right);
+/// Whichever of them `kind` is.
+SymExpr make_division(SymExpr::Kind kind, const SymExpr& left, const SymExpr& right,
+                      const Facts* facts);
 
 /// `expr` with what `replace` makes of each monomial that may hold one of the `symbols`, which are bits.
 template <typename Replace>

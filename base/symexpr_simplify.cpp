@@ -69,7 +69,7 @@ class Simplifier {
     const SymExpr whole = SymExprAccess::make(node);
     FactsMemo& memo = FactsMemo::of_this_thread();
     if (const auto& known = memo.at(whole, facts_).simple) return *known;
-    SymExpr result = joined(division(node->kind, run(node->left), run(node->right)));
+    SymExpr result = joined(make_division(node->kind, run(node->left), run(node->right), &facts_));
     memo.at(whole, facts_).simple = result;
     return result;
   }
@@ -81,12 +81,6 @@ class Simplifier {
     const Facts::Range& range = found->second;
     const bool single = range.low && range.high && *range.low == *range.high;
     return single && !range.low->mentions(node->symbol) ? *range.low : SymExprAccess::make(node);
-  }
-
-  SymExpr division(Kind kind, const SymExpr& left, const SymExpr& right) const {
-    if (kind == Kind::FloorDiv) return make_floordiv(left, right, &facts_);
-    if (kind == Kind::Mod) return make_mod(left, right, &facts_);
-    return make_extremum(kind, left, right, &facts_);
   }
 
   static bool has_mod(const SymExpr& expr) {

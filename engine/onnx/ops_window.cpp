@@ -14,10 +14,6 @@ SymInt reach_of(const WindowAttrs& window, std::size_t k) {
   return (SymInt(window.kernel[k]) - 1) * window.dilations[k] + 1;
 }
 
-}  // namespace
-
-namespace {
-
 bool keeps_sizes(const std::string& automatic) {
   return automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
 }

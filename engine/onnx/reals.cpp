@@ -109,18 +109,20 @@ std::optional<SymInt> Real::difference(const Real& a, const Real& b) {
   return left ? std::optional(left->numerator) : std::nullopt;
 }
 
-std::optional<SymInt> Real::count(const Real& start, const Real& limit, const Real& step) {
+std::optional<SymInt> Real::count(const Real& start, const Real& limit, const Real& step) try {
   if (!step.fraction_ || step.fraction_->numerator.is_symbolic()) return {};
   const std::int64_t along = step.fraction_->numerator.value();
-  if (along == 0 || !start.is_exact() || !limit.is_exact()) return {};
+  if (along == 0 || !step.is_exact() || !start.is_exact() || !limit.is_exact()) return {};
   const std::optional<Real> span = apply("sub", limit, start);
   if (!span || !span->is_exact()) return {};
   const auto& [length, parts] = *span->fraction_;
   const SymInt distance =
       length * (along > 0 ? step.fraction_->denominator : -step.fraction_->denominator);
-  const std::int64_t stride = parts * std::abs(along);
+  const SymInt stride = SymInt(parts) * std::abs(along);
   if (distance <= 0) return SymInt(0);
   return (distance + (stride - 1)) / stride;
+} catch (const ShapeError&) {
+  return {};  // terms beyond 64 bits
 }
 
 std::optional<Real> Real::apply(std::string_view op, const Real& a) {

@@ -408,7 +408,7 @@ TEST(LlvmContract, PairsOfBf16HaveSumsOfF32OnEveryTarget) {
 }
 
 /// acc += a . b on one tile of 32 by 64, the rows of b `stride` elements apart.
-Nest nest_of_tile(const SymExpr& stride, bool accumulate, bool local, std::int64_t columns) {
+Nest nest_of_tile(const SymExpr& stride, bool accumulate, bool local, const SymExpr& columns) {
   NestBuilder builder("tile");
   builder.nest().size_count = 1;
   const SymExpr depth = 96;
@@ -433,7 +433,7 @@ Nest nest_of_tile(const SymExpr& stride, bool accumulate, bool local, std::int64
 
 /// The IR of such a tile.
 std::string code_of_tile(const SymExpr& stride, bool accumulate, bool local = false,
-                         std::int64_t vector_bytes = 0, std::int64_t columns = 64) {
+                         std::int64_t vector_bytes = 0, const SymExpr& columns = 64) {
   cpu::CodegenTexts texts;
   cpu::compile_object(nest_of_tile(stride, accumulate, local, columns),
                       cpu::host_target(vector_bytes), &texts);
@@ -499,7 +499,7 @@ TEST(LlvmContract, FetchesTheNextPartOfAPanel) {
 /// 48 columns of 64 are one block of 3 vectors in a row and no others: 8 rows, and those that are left over by two and by one.
 TEST(LlvmContract, KnownColumnsAreOneBlock) {
   if (cpu::host_target(64).vector_bytes != 64) GTEST_SKIP() << "vectors of other sizes";
-  const auto products = [](std::int64_t columns) {
+  const auto products = [](const SymExpr& columns) {
     const std::string code = code_of_tile(64, false, false, 64, columns);
     std::ptrdiff_t count = 0;
     for (std::size_t k = code.find("@llvm.fma.v16f32(<16 x float> %"); k != std::string::npos;
@@ -510,6 +510,8 @@ TEST(LlvmContract, KnownColumnsAreOneBlock) {
   // All rows are there, so that none are left over.
   EXPECT_EQ(products(48), 3 * 8);
   EXPECT_EQ(products(10), 1 * 8) << "more rows have no registers for their places";
+  // Of an open number, 4 rows of 4 vectors, and of single vectors that are left over 8 rows.
+  EXPECT_EQ(products(SymExpr::size(0)), 4 * 4 + 8 * 1);
 }
 
 /// All passes over a tile of 32 x 64 together fetch the 4 lines of each row of the next part at least once: a pass asks for a

@@ -55,6 +55,13 @@ std::string nests_of(const jit::Program& program) {
   return text;
 }
 
+std::set<const jit::Nest*> distinct_nests(const jit::Program& program, std::string_view name) {
+  std::set<const jit::Nest*> nests;
+  for (const auto& kernel : program.kernels)
+    if (kernel.nest && kernel.nest->name.starts_with(name)) nests.insert(kernel.nest.get());
+  return nests;
+}
+
 namespace {
 
 bool agrees(double got, double want, double scale, double tolerance) {

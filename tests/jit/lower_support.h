@@ -1,7 +1,9 @@
 // Lowered graphs against the reference evaluator.
 #pragma once
 
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
@@ -45,5 +47,7 @@ jit::Program lowered(const ir::Graph& graph);
 std::vector<std::string> kernels(const ir::Graph& graph);
 /// All nests as text.
 std::string nests_of(const jit::Program& program);
+/// Each as often as it differs from the others; of kernels whose names begin with `name`.
+std::set<const jit::Nest*> distinct_nests(const jit::Program& program, std::string_view name = {});
 
 }  // namespace heddle::test

@@ -2,7 +2,6 @@
 #include "jit/lower/scales_in_memory.h"
 
 #include <gtest/gtest.h>
-#include <set>
 
 #include "tests/jit/nests_support.h"
 
@@ -34,19 +33,10 @@ ir::Graph layers_of_bytes(std::int64_t layers, bool scales_differ = true) {
   return b.finish();
 }
 
-/// Kernels of products, each as often as it differs from the others.
-std::size_t kernels_of_products(const jit::Program& program) {
-  std::set<const jit::Nest*> nests;
-  for (const jit::ProgramKernel& kernel : program.kernels)
-    if (kernel.nest != nullptr && kernel.nest->name.find("packed_int8_matmul") == 0)
-      nests.insert(kernel.nest.get());
-  return nests.size();
-}
-
 TEST(ScalesInMemory, LayersShareAKernel) {
   const ir::Graph graph = layers_of_bytes(6);
   const jit::Program program = lowered(graph);
-  EXPECT_EQ(kernels_of_products(program), 1u);
+  EXPECT_EQ(distinct_nests(program, "packed_int8_matmul").size(), 1u);
   expect_program_right(graph, program, {any_bytes(u8, {3, 64}, 3)}, {}, 0);
 }
 
@@ -70,10 +60,7 @@ ir::Graph layers_of_lines(std::int64_t layers, double spread) {
 TEST(ScalesInMemory, LearnedNumbersOfAlikeLayersAreNoPartOfTheirKernel) {
   const ir::Graph graph = layers_of_lines(6, 0.37);
   const jit::Program program = lowered(graph);
-  std::set<const jit::Nest*> nests;
-  for (const jit::ProgramKernel& kernel : program.kernels)
-    if (kernel.nest != nullptr) nests.insert(kernel.nest.get());
-  EXPECT_EQ(nests.size(), 1u);
+  EXPECT_EQ(distinct_nests(program).size(), 1u);
   expect_code_right_at(graph, {5});
 }
 

@@ -1,6 +1,5 @@
 // Layers whose sizes are those of the input, rounded again and again, share kernels.
 #include <gtest/gtest.h>
-#include <set>
 
 #include "tests/jit/nests_support.h"
 
@@ -25,13 +24,6 @@ ir::Graph halving_layers(std::int64_t layers) {
   }
   b.output(x);
   return b.finish();
-}
-
-std::set<const jit::Nest*> distinct_nests(const jit::Program& program) {
-  std::set<const jit::Nest*> nests;
-  for (const jit::ProgramKernel& kernel : program.kernels)
-    if (kernel.nest != nullptr) nests.insert(kernel.nest.get());
-  return nests;
 }
 
 TEST(SharedSizes, LayersOfAllDepthsAreOneKernel) {
