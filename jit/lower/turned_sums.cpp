@@ -76,11 +76,11 @@ class PairTurner {
     const ir::TensorMeta& x = node.input(0).meta();
     const std::vector<std::int64_t>& axes = node.ints("axes");
     const bool last = axes.size() == 1 && (axes[0] == x.rank() - 1 || axes[0] == -1);
+    // The number of pairs is known where there are none, whatever that of results is.
+    const SymExpr results = size_from_last(x.sizes, 2);
     return last && x.rank() >= 3 && is_floating(x.dtype) &&
            is_between(x.sizes.back(), 2, kMostTerms) && x.count().is_constant() &&
-           size_from_last(x.sizes, 2)
-               .is_constant() &&  // where there are no elements, others are not
-           fills_lanes(size_from_last(x.sizes, 2).constant(), x.sizes.back().constant());
+           results.is_constant() && fills_lanes(results.constant(), x.sizes.back().constant());
   }
 
   static bool fills_lanes(std::int64_t results, std::int64_t terms) {
