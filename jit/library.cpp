@@ -32,12 +32,12 @@ std::unique_ptr<BoundLibraryCall> bind_library_call(
                       .got = "none in this build"});
 }
 
-bool FixedFacts::of(const void* data, const std::function<bool()>& read) {
+std::uint8_t FixedFacts::of(const void* data, const std::function<std::uint8_t()>& read) {
   {
     const std::lock_guard lock(mutex_);
     if (const auto known = known_.find(data); known != known_.end()) return known->second;
   }
-  const bool found = read();
+  const std::uint8_t found = read();
   const std::lock_guard lock(mutex_);
   return known_.emplace(data, found).first->second;
 }

@@ -78,11 +78,11 @@ class LibraryVerdicts;
 class FixedFacts {
  public:
   /// What `read` says of the bytes at `data`, which is asked once.
-  bool of(const void* data, const std::function<bool()>& read);
+  std::uint8_t of(const void* data, const std::function<std::uint8_t()>& read);
 
  private:
   std::mutex mutex_;
-  std::map<const void*, bool> known_;
+  std::map<const void*, std::uint8_t> known_;
 };
 
 /// What chooses among the ways of a call.

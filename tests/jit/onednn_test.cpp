@@ -77,12 +77,47 @@ TEST(OneDnn, WhatWasReadOfWeightsIsKnown) {
   };
   bound(5);
   int reads = 0;
-  const auto read = [&] { return ++reads != 0; };
-  EXPECT_FALSE(facts.of(weights.data(), read)) << "they have no subnormal numbers";
+  const auto read = [&] { return static_cast<std::uint8_t>(++reads + 6); };
+  EXPECT_EQ(facts.of(weights.data(), read), 0) << "all of them are normal numbers";
   EXPECT_EQ(reads, 0) << "binding found it out";
-  EXPECT_TRUE(facts.of(&facts, read));
-  EXPECT_TRUE(facts.of(&facts, read));
+  EXPECT_EQ(facts.of(&facts, read), 7);
+  EXPECT_EQ(facts.of(&facts, read), 7);
   EXPECT_EQ(reads, 1);
+}
+
+/// Runs [begin, end) into a result that starts as NaN where nothing was written.
+void run_range(const BoundLibraryCall& call, const std::vector<float>& x,
+               const std::vector<float>& weights, std::vector<float>& y, std::int64_t begin,
+               std::int64_t end) {
+  std::vector<char> scratch(static_cast<std::size_t>(call.scratch_bytes()) + 64);
+  void* const aligned =
+      reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64);
+  void* const buffers[] = {const_cast<float*>(x.data()), const_cast<float*>(weights.data()),
+                           y.data()};
+  call.run(buffers, begin, end, aligned);
+}
+
+/// What lies outside of x is not multiplied by an infinite weight.
+TEST(OneDnn, InfiniteWeightsMeetNoPadding) {
+  LibraryCall call = conv_call();
+  call.attrs["channels_last"] = true;
+  constexpr std::int64_t kChannels = 32;
+  const Ints image{1, 6, 6, kChannels};
+  std::vector<float> weights(std::size_t{kChannels} * kChannels * 9, 1.0f);
+  weights[0] = std::numeric_limits<float>::infinity();
+  const std::vector<float> x(std::size_t{6} * 6 * kChannels, 1.0f);
+  std::vector<float> y(x.size(), 0.0f);
+  call.winograd = false;
+  const auto bound = onednn::bind(
+      call,
+      std::vector<LibraryOperand>{{image}, {{kChannels, kChannels, 3, 3}, weights.data()}, {image}},
+      1);
+  run_range(*bound, x, weights, y, 0, bound->extent());
+  for (std::size_t column = 0; column < 6; ++column)
+    EXPECT_EQ(y[column * kChannels], (column == 0 || column == 5 ? 4 : 6) * kChannels) << column;
+  EXPECT_EQ(y[1], 4 * kChannels);
+  EXPECT_EQ(y[7 * kChannels], std::numeric_limits<float>::infinity());
+  EXPECT_EQ(y[7 * kChannels + 1], 9 * kChannels);
 }
 
 struct Shape {
@@ -101,18 +136,6 @@ std::vector<float> counted(const Ints& sizes, float step) {
 }
 
 class Parts : public ::testing::TestWithParam<Shape> {};
-
-/// Runs [begin, end) into a result that starts as NaN where nothing was written.
-void run_range(const BoundLibraryCall& call, const std::vector<float>& x,
-               const std::vector<float>& weights, std::vector<float>& y, std::int64_t begin,
-               std::int64_t end) {
-  std::vector<char> scratch(static_cast<std::size_t>(call.scratch_bytes()) + 64);
-  void* const aligned =
-      reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64);
-  void* const buffers[] = {const_cast<float*>(x.data()), const_cast<float*>(weights.data()),
-                           y.data()};
-  call.run(buffers, begin, end, aligned);
-}
 
 /// Each part writes its own slices and no other; together they give what the whole call gives.
 TEST_P(Parts, GiveTheWholeResult) {
@@ -155,16 +178,18 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{{1, 13, 8, 24}, {24, 1, 3, 3}, {1, 13, 8, 24}, {1, 1}, {1, 1}, 24, 3},
         // Channels, where the weights are many.
         Shape{{1, 14, 14, 128}, {192, 128, 3, 3}, {1, 14, 14, 192}, {1, 1}, {1, 1}, 1, 3},
-        // A column is a row to oneDNN, and is cut along it.
-        Shape{{1, 64, 1, 8}, {16, 8, 5, 1}, {1, 64, 1, 16}, {1, 1}, {2, 0}, 1, 2},
-        // One dimension.
-        Shape{{1, 403, 8}, {8, 8, 4}, {1, 100, 8}, {4}, {0}, 1, 4},
-        Shape{{1, 40, 8}, {8, 8, 4}, {1, 10, 8}, {4}, {0}, 1, 1},
+        // A column is a row to oneDNN, and is cut along it, as for any number of threads: its sums depend on lengths.
+        Shape{{1, 64, 1, 16}, {16, 8, 5, 1}, {1, 64, 1, 16}, {1, 1}, {2, 0}, 2, 2},
+        Shape{{1, 403, 16}, {16, 8, 4}, {1, 100, 16}, {4}, {0}, 2, 4},
+        Shape{{1, 40, 16}, {16, 8, 4}, {1, 10, 16}, {4}, {0}, 2, 1},
+        // Those of our kernel do not.
+        Shape{{1, 64, 1, 8}, {16, 8, 5, 1}, {1, 64, 1, 16}, {1, 1}, {2, 0}, 1, 3},
+        Shape{{1, 403, 8}, {8, 8, 4}, {1, 100, 8}, {4}, {0}, 1, 3},
         // A batch is cut between its elements.
         Shape{{2, 9, 9, 8}, {8, 8, 3, 3}, {2, 9, 9, 8}, {1, 1}, {1, 1}, 1, 2},
         // Few rows, but wide ones; of an element's kernel no row need stay whole.
         Shape{{1, 3, 80, 16}, {16, 1, 5, 5}, {1, 3, 80, 16}, {1, 1}, {2, 2}, 16, 3},
-        Shape{{1, 2, 30, 16}, {32, 16, 1, 1}, {1, 2, 30, 32}, {1, 1}, {0, 0}, 1, 2},
+        Shape{{1, 2, 30, 16}, {32, 16, 1, 1}, {1, 2, 30, 32}, {1, 1}, {0, 0}, 1, 3},
         Shape{{2, 5, 7, 16}, {16, 8, 1, 1}, {2, 5, 7, 16}, {1, 1}, {0, 0}, 2, 2},
         Shape{{1, 6, 4, 16}, {16, 16, 1, 1}, {1, 3, 2, 16}, {2, 2}, {0, 0}, 1, 1},
         // Too few rows to be worth a cut.
@@ -198,7 +223,7 @@ TEST(OneDnn, PartsOfTilesAreOfLikeSize) {
 
 /// Each part of rows would read all 2.4 M transformed weights; each part of channels reads its own.
 TEST(OneDnn, PartsOfManyWeightsAreByChannels) {
-  if (onednn::winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  if (onednn::kernel_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   const onednn::Problem problem = image_of(14);
   const onednn::Cut cut = onednn::cut_of(problem, onednn::Algorithm::Winograd, 2, false);
   EXPECT_EQ(cut.axis, 1u);

@@ -1,19 +1,16 @@
 // F(4x4, 3x3), F(2x2, 3x3), F(4, 3) and F(2, 5) of each edge, against sums in double precision.
 #include <algorithm>
-#include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
 #include <vector>
 
 #include "jit/cpu/onednn/winograd.h"
-#include "tests/jit/random_floats.h"
+#include "tests/jit/conv_sums.h"
 
 namespace heddle::jit::onednn {
 namespace {
 
-using Floats = std::vector<float>;
 using Kind = EpilogueOp::Kind;
-using tests::random_floats;
 
 struct Case {
   std::int64_t batch, height, width, channels, results;
@@ -36,40 +33,8 @@ struct Case {
   }
 };
 
-std::size_t count_of(const Ints& sizes) {
-  std::size_t count = 1;
-  for (const std::int64_t size : sizes) count *= static_cast<std::size_t>(size);
-  return count;
-}
-
-struct Data {
-  Floats x, weights, bias, added;
-
-  explicit Data(const Problem& p)
-      : x(random_floats(count_of(p.x), 1)),
-        weights(random_floats(count_of(p.weights), 2)),
-        bias(random_floats(static_cast<std::size_t>(p.result[1]), 3)),
-        added(random_floats(count_of(p.result), 4)) {}
-};
-
-double element(const Problem& p, const Data& d, std::int64_t n, std::int64_t i, std::int64_t j,
-               std::int64_t m) {
-  double sum = p.has_bias ? d.bias[static_cast<std::size_t>(m)] : 0;
-  const std::int64_t taps = p.weights[2] * p.weights[3];
-  for (std::int64_t tap = 0; tap < taps; ++tap) {
-    const std::int64_t y = i + tap / p.weights[3] - p.pads_low[0];
-    const std::int64_t z = j + tap % p.weights[3] - p.pads_low[1];
-    if (y < 0 || y >= p.x[2] || z < 0 || z >= p.x[3]) continue;
-    for (std::int64_t c = 0; c < p.x[1]; ++c)
-      sum += static_cast<double>(
-                 d.x[static_cast<std::size_t>(((n * p.x[2] + y) * p.x[3] + z) * p.x[1] + c)]) *
-             d.weights[static_cast<std::size_t>((m * p.x[1] + c) * taps + tap)];
-  }
-  return sum;
-}
-
 /// The kernel's result with relu behind it; `added` in the order of Case.
-Floats computed(const Case& c, const Data& data, const WinogradKernel& kernel) {
+Floats computed(const Case& c, const ConvData& data, const WinogradKernel& kernel) {
   const Problem p = c.problem();
   Floats transformed(count_of(winograd_weights(p, kernel)),
                      std::numeric_limits<float>::quiet_NaN());
@@ -92,32 +57,17 @@ Floats computed(const Case& c, const Data& data, const WinogradKernel& kernel) {
 void expect_right(const Case& c, const WinogradKernel& kernel) {
   const Problem p = c.problem();
   ASSERT_TRUE(has_winograd(p));
-  const Data data(p);
-  const Floats got = computed(c, data, kernel);
-  std::size_t at = 0;
-  double worst = 0;
-  double most = 0;
-  for (std::int64_t n = 0; n < p.result[0]; ++n)
-    for (std::int64_t i = 0; i < p.result[2]; ++i)
-      for (std::int64_t j = 0; j < p.result[3]; ++j)
-        for (std::int64_t m = 0; m < p.result[1]; ++m, ++at) {
-          const double want =
-              std::max(0.0, element(p, data, n, i, j, m) + (c.adds ? data.added[at] : 0));
-          const double error = std::abs(want - got[at]);
-          worst =
-              std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
-          most = std::max(most, std::abs(want));
-        }
-  EXPECT_LE(worst, 1e-5 * most) << c.height << " x " << c.width << ", " << c.channels << " to "
-                                << c.results;
+  const ConvData data(p);
+  EXPECT_LE(worst_error(p, data, c.adds, computed(c, data, kernel)), 1e-5)
+      << c.height << " x " << c.width << ", " << c.channels << " to " << c.results;
 }
 
 void expect_right(const Case& c) {
-  for (const WinogradIsa isa : winograd_isas())
+  for (const KernelIsa isa : kernel_isas())
     for (const Algorithm algorithm : {Algorithm::Winograd, Algorithm::SmallWinograd}) {
       const auto form = form_of(c.problem(), algorithm);
       if (!form) continue;
-      SCOPED_TRACE(isa == WinogradIsa::Avx512 ? "AVX-512" : "AVX2");
+      SCOPED_TRACE(isa == KernelIsa::Avx512 ? "AVX-512" : "AVX2");
       SCOPED_TRACE(std::to_string(form->down) + " x " + std::to_string(form->across) + " of " +
                    std::to_string(form->taps_down) + " x " + std::to_string(form->taps_across));
       expect_right(c, {*form, isa});
@@ -125,13 +75,13 @@ void expect_right(const Case& c) {
 }
 
 TEST(Winograd, OfEveryEdge) {
-  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  if (kernel_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   for (std::int64_t height = 1; height <= 9; ++height)
     for (const std::int64_t width : {1, 3, 4, 5, 8, 10}) expect_right({1, height, width, 16, 32});
 }
 
 TEST(Winograd, OfEveryPadding) {
-  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  if (kernel_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   for (const Ints& low : {Ints{0, 0}, {0, 1}, {1, 0}, {1, 1}})
     for (const Ints& high : {Ints{0, 0}, {0, 1}, {1, 0}, {1, 1}})
       expect_right({.batch = 1,
@@ -152,7 +102,7 @@ Case turned(Case c) {
 
 /// Kernels of a row and of a column: along each length, padding of each side, several rows and images.
 TEST(Winograd, AlongRowsAndColumns) {
-  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  if (kernel_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   const auto expect_both = [](const Case& c) {
     expect_right(c);
     expect_right(turned(c));
@@ -196,7 +146,7 @@ TEST(Winograd, AlongRowsAndColumns) {
 
 /// A kernel of another size, or with padding where it has one element, has no tiles of ours.
 TEST(Winograd, FitsKernelsOfThreeAndFive) {
-  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  if (kernel_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   const auto fits = [](Ints kernel, Ints low, std::int64_t channels = 16) {
     return fits_winograd(Case{.batch = 1,
                               .height = 9,
@@ -225,7 +175,7 @@ TEST(Winograd, FitsKernelsOfThreeAndFive) {
 
 /// Panels of 4, 3, 2 and 1 vectors (of AVX2 2), several of them, and a depth in one part and in several.
 TEST(Winograd, OfManyChannels) {
-  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  if (kernel_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   for (const std::int64_t channels : {16, 128, 144, 272})
     for (const std::int64_t results : {16, 32, 48, 64, 80, 96, 128, 160})
       expect_right({1, 5, 6, channels, results});
@@ -233,14 +183,14 @@ TEST(Winograd, OfManyChannels) {
 
 /// Six tiles at a time, and some left over, on AVX2; blocks that end within a row of tiles, so that what follows waits for the rest of it.
 TEST(Winograd, OfManyTilesAndImages) {
-  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  if (kernel_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   expect_right({3, 10, 9, 16, 16});
   expect_right({2, 21, 90, 64, 64});
   expect_right({1, 50, 23, 48, 80});
 }
 
 TEST(Winograd, AddsWhatIsThere) {
-  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  if (kernel_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   for (const bool in_place : {false, true})
     for (const bool biased : {false, true})
       expect_right({.batch = 2,
@@ -255,7 +205,7 @@ TEST(Winograd, AddsWhatIsThere) {
 
 /// Calls for some channels each write those and no others.
 TEST(Winograd, OfSomePanelsAtATime) {
-  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  if (kernel_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   for (const std::int64_t panels : {1, 2})
     for (const bool adds : {false, true})
       expect_right({.batch = 2,
@@ -270,7 +220,7 @@ TEST(Winograd, OfSomePanelsAtATime) {
 
 /// The last panel ends with half a vector of AVX-512, or with a vector of AVX2 that is filled up; whole, and by itself.
 TEST(Winograd, OfHalfAVectorOfChannels) {
-  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  if (kernel_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   for (const std::int64_t results : {8, 24, 40, 56, 72, 104})
     for (const bool adds : {false, true})
       for (const std::int64_t panels : {0, 2})

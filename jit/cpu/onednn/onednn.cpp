@@ -15,6 +15,7 @@
 #include "jit/cpu/onednn/primitive.h"
 #include "jit/cpu/onednn/problem.h"
 #include "jit/cpu/onednn/tail.h"
+#include "jit/cpu/onednn/windows.h"
 #include "jit/cpu/onednn/winograd.h"
 
 // oneDNN is built on OpenMP; its pool must never start. The setting belongs to the calling thread.
@@ -40,42 +41,53 @@ void stay_on_this_thread() {
   static_cast<void>(done);
 }
 
-bool has_subnormals(const float* values, std::int64_t count) {
+/// What may be among weights, as bits of a number.
+constexpr std::uint8_t kSubnormals = 1;
+constexpr std::uint8_t kInfinities = 2;  ///< or NaN
+
+std::uint8_t kinds_of(const float* values, std::int64_t count) {
   using Bits = std::uint32_t __attribute__((vector_size(64), aligned(4)));
   constexpr std::uint32_t kLeastNormal = 0x00800000;
+  constexpr std::uint32_t kInfinity = 0x7f800000;
   constexpr std::int64_t kLanes = sizeof(Bits) / sizeof(float);
-  Bits found{};
+  Bits subnormal{};
+  Bits infinite{};
   Bits bits{};
   for (std::int64_t k = 0; k < count; k += kLanes) {
     bits = Bits{};
     std::memcpy(&bits, values + k,
                 static_cast<std::size_t>(std::min(kLanes, count - k)) * sizeof(float));
-    // Without its sign bit; zero wraps to the largest number.
-    found |= ((bits << 1) >> 1) - 1 < kLeastNormal - 1;
+    const Bits magnitude = (bits << 1) >> 1;  // zero less one wraps to the largest number
+    subnormal |= magnitude - 1 < kLeastNormal - 1;
+    infinite |= magnitude >= kInfinity;
   }
-  for (std::int64_t lane = 0; lane < kLanes; ++lane)
-    if (found[lane] != 0) return true;
-  return false;
+  std::uint8_t kinds = 0;
+  for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+    if (subnormal[lane] != 0) kinds |= kSubnormals;
+    if (infinite[lane] != 0) kinds |= kInfinities;
+  }
+  return kinds;
 }
 
 /// The same of fixed weights. Where they lie in a file that can be told from others, a byte on disk says it: large ones are
 /// not read again at each start.
-bool find_subnormals(const FixedWeights& weights, std::int64_t count) {
+std::uint8_t find_kinds(const FixedWeights& weights, std::int64_t count) {
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
   const void* source = weights.origin != nullptr ? weights.origin : weights.data;
   if (weights.constants == nullptr || bytes < ConstantCache::kLeastBytes ||
       base::place_in_file(source, bytes).empty())
-    return has_subnormals(weights.data, count);
-  std::string key = "subnormal floats\n" + source_key(source, bytes);
-  if (const auto known = weights.constants->find(key, std::array{sizeof(bool)}); !known.empty())
-    return *static_cast<const bool*>(known[0].get());
-  const auto has = std::make_shared<const bool>(has_subnormals(weights.data, count));
-  weights.constants->store(std::move(key), {has}, {sizeof(bool)});
-  return *has;
+    return kinds_of(weights.data, count);
+  std::string key = "kinds of floats\n" + source_key(source, bytes);
+  if (const auto known = weights.constants->find(key, std::array{sizeof(std::uint8_t)});
+      !known.empty())
+    return *static_cast<const std::uint8_t*>(known[0].get());
+  const auto found = std::make_shared<const std::uint8_t>(kinds_of(weights.data, count));
+  weights.constants->store(std::move(key), {found}, {sizeof(std::uint8_t)});
+  return *found;
 }
 
-bool has_subnormals(const FixedWeights& weights, std::int64_t count) {
-  const auto find = [&] { return find_subnormals(weights, count); };
+std::uint8_t kinds_of(const FixedWeights& weights, std::int64_t count) {
+  const auto find = [&] { return find_kinds(weights, count); };
   return weights.facts == nullptr ? find() : weights.facts->of(weights.data, find);
 }
 
@@ -104,6 +116,25 @@ class Tiles {
   std::shared_ptr<const float> weights_;
   std::optional<Panels> panels_;  ///< nothing: all
 };
+
+/// The direct algorithm by a kernel of ours, with all that follows it.
+class Windows {
+ public:
+  Windows(const Problem& problem, const FixedWeights& weights)
+      : problem_(problem), weights_(window_weights_of(problem, weights)) {}
+
+  std::int64_t scratch_bytes() const { return window_scratch(problem_); }
+
+  void run(const float* x, const float* bias, const float* added, std::span<const TailOp> tail,
+           float* out, void* scratch) const {
+    run_windows(problem_, x, weights_.get(), bias, added, tail, out, scratch);
+  }
+
+ private:
+  Problem problem_;
+  std::shared_ptr<const float> weights_;
+};
+
 /// Whether any product is summed: oneDNN takes no tensors without channels.
 bool has_products(const Problem& problem) {
   return elements_of(problem.x) != 0 && elements_of(problem.weights) != 0;
@@ -158,13 +189,14 @@ class Convolution final : public BoundLibraryCall {
     take_sum();
     lift_subnormals(operands);
     join_lines(operands);
-    if (call.winograd && weights_.data != nullptr && has_products(problem_))
-      choose(choice_of(problem_, ways));
+    choose(call.winograd && weights_.data != nullptr && has_products(problem_)
+               ? choice_of(problem_, ways)
+               : std::nullopt);
     try {
       prepare(threads);
-      if (algorithm_ != Algorithm::Direct) make_ready(true, true);
+      if (is_winograd(algorithm_)) make_ready(true, true);
     } catch (const CompileError&) {
-      if (algorithm_ == Algorithm::Direct) throw;
+      if (!is_winograd(algorithm_)) throw;
       choose({});
       prepare(threads);
     }
@@ -229,7 +261,7 @@ class Convolution final : public BoundLibraryCall {
   }
 
  private:
-  using Kernel = std::variant<Primitive, Tiles, Biases>;
+  using Kernel = std::variant<Primitive, Tiles, Windows, Biases>;
   struct Part {
     std::shared_ptr<const Kernel> kernel;  ///< parts of the same sizes share one
     std::int64_t batch, positions;         ///< of the result
@@ -242,6 +274,13 @@ class Convolution final : public BoundLibraryCall {
     // The library knows tiles of 4 x 4 alone.
     const auto form = form_of(problem_, algorithm_);
     if (!form || (*form != kTiles4 && !has_winograd(problem_))) algorithm_ = Algorithm::Direct;
+    if (algorithm_ == Algorithm::Direct && may_be_windows()) algorithm_ = Algorithm::Windows;
+  }
+
+  bool may_be_windows() const {
+    return weights_.data != nullptr && has_products(problem_) && has_windows(problem_) &&
+           suits_windows(problem_) &&
+           (kinds_of(weights_, elements_of(problem_.weights)) & kInfinities) == 0;
   }
 
   /// Takes operations on channels from the front of the epilogue into the weights and the bias.
@@ -330,7 +369,7 @@ class Convolution final : public BoundLibraryCall {
     constexpr float kLift = 1 << 24;
     if (weights_.data == nullptr || added_ || tail_.size() == kMaxEpilogue) return;
     const bool varies = problem_.has_bias && bias_.empty() && operands[2].fixed == nullptr;
-    if (varies || !has_subnormals(weights_, elements_of(problem_.weights))) return;
+    if (varies || (kinds_of(weights_, elements_of(problem_.weights)) & kSubnormals) == 0) return;
     const auto channels = static_cast<std::size_t>(problem_.result[1]);
     if (problem_.has_bias && bias_.empty()) {
       const auto* given = static_cast<const float*>(operands[2].fixed);
@@ -352,7 +391,8 @@ class Convolution final : public BoundLibraryCall {
     parts_.clear();
     whole_.reset();
     kernels_.clear();
-    const bool resident = is_winograd(algorithm_) || !tail_.empty();
+    const bool resident =
+        is_winograd(algorithm_) || (algorithm_ == Algorithm::Direct && !tail_.empty());
     // What is set aside is a part's whole memory, of which one by channels shares each row with others.
     const bool set_aside = is_winograd(algorithm_) && saves() != 0;
     const Cut cut = has_products(problem_)
@@ -399,6 +439,7 @@ class Convolution final : public BoundLibraryCall {
     if (!has_products(problem)) return Biases(problem, sums());
     if (is_winograd(algorithm_) && has_winograd(problem))
       return Tiles(problem, algorithm_, weights_, panels);
+    if (algorithm_ == Algorithm::Windows) return Windows(problem, weights_);
     return Primitive(problem, algorithm_, sums(), weights_);
   }
 
@@ -451,15 +492,16 @@ class Convolution final : public BoundLibraryCall {
     if (sums() && added != out && bytes != 0) std::memcpy(out, added, bytes);
     void* bias = !bias_.empty() ? const_cast<float*>(bias_.data()) : buffers[2];
     if (!problem_.has_bias) bias = nullptr;
-    if (const auto* tiles = std::get_if<Tiles>(part.kernel.get())) {
-      tiles->run(x, static_cast<const float*>(bias), added, tail, out, scratch);
-      return;
-    }
+    const auto* shift = static_cast<const float*>(bias);
+    if (const auto* tiles = std::get_if<Tiles>(part.kernel.get()))
+      return tiles->run(x, shift, added, tail, out, scratch);
+    if (const auto* windows = std::get_if<Windows>(part.kernel.get()))
+      return windows->run(x, shift, added, tail, out, scratch);
     const auto* primitive = std::get_if<Primitive>(part.kernel.get());
     if (primitive != nullptr)
       primitive->run(x, buffers[1], bias, out, scratch);
     else
-      std::get<Biases>(*part.kernel).run(static_cast<const float*>(bias), out);
+      std::get<Biases>(*part.kernel).run(shift, out);
     if (algorithm_ == Algorithm::Direct)
       run_tail(tail, out, part.batch * part.positions, channels);
     else

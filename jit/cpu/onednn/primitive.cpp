@@ -12,6 +12,7 @@
 #include "base/lasting.h"
 #include "heddle/error.h"
 #include "jit/cpu/onednn/onednn.h"
+#include "jit/cpu/onednn/windows.h"
 #include "jit/cpu/onednn/winograd.h"
 
 namespace heddle::jit::onednn {
@@ -389,6 +390,18 @@ std::shared_ptr<const float> winograd_weights_of(const Problem& problem,
       name_of_weights(kernel), weights, plain(problem.weights),
       plain(winograd_weights(problem, kernel)), [&](const float* from, memory& packed) {
         transform_weights(problem, from, static_cast<float*>(packed.get_data_handle()), kernel);
+      });
+  return {held, static_cast<const float*>(held->get_data_handle())};
+}
+
+std::shared_ptr<const float> window_weights_of(const Problem& problem,
+                                               const FixedWeights& weights) {
+  const KernelIsa isa = kernel_isas().front();
+  const std::shared_ptr<const memory> held = PackedParameters::instance().find_or_make(
+      "panels of windows, instruction set " + std::to_string(static_cast<int>(isa)), weights,
+      plain(problem.weights), plain(window_weights(problem, isa)),
+      [&](const float* from, memory& packed) {
+        pack_window_weights(problem, from, static_cast<float*>(packed.get_data_handle()), isa);
       });
   return {held, static_cast<const float*>(held->get_data_handle())};
 }

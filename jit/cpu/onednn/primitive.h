@@ -55,4 +55,7 @@ std::shared_ptr<const float> winograd_weights_of(const Problem& problem,
                                                  const WinogradKernel& kernel,
                                                  const FixedWeights& weights);
 
+/// The same as run_windows() takes them.
+std::shared_ptr<const float> window_weights_of(const Problem& problem, const FixedWeights& weights);
+
 }  // namespace heddle::jit::onednn

@@ -146,18 +146,17 @@ struct Costs {
 /// one.
 bool multiplies_fast() {
   static const bool fast =
-      winograd_isas().front() == WinogradIsa::Avx512 && !__builtin_cpu_is("amdfam19h");
+      kernel_isas().front() == KernelIsa::Avx512 && !__builtin_cpu_is("amdfam19h");
   return fast;
 }
 
-/// Measured by bench/conv_ways_bench on Zen 5, with vectors of 64 bytes and of 32: the choice costs 0.7 % of the time on average
+/// Measured by bench/conv_ways_bench on Zen 5, with vectors of 64 bytes and of 32: the choice costs 0.7 and 0.5 % of the time on average
 /// over the sizes there.
 Costs costs_of_ours() {
   if (multiplies_fast())
     return {
-        .transform = 4, .weight = 5, .far_weight = 9, .direct_weight = 35, .direct_call = 250'000};
-  return {
-      .transform = 4, .weight = 3, .far_weight = 8, .direct_weight = 30, .direct_call = 150'000};
+        .transform = 2, .weight = 5, .far_weight = 8, .direct_weight = 4, .direct_call = 150'000};
+  return {.transform = 2, .weight = 2, .far_weight = 5, .direct_weight = 3, .direct_call = 50'000};
 }
 
 /// Of oneDNN's kernel, measured on the Xeon.
@@ -278,7 +277,7 @@ Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool reside
     unit = axis == 2 ? form->down : form->across;
   const std::int64_t least = axis == 0 ? 1 : std::max(least_slices(problem, axis), unit);
   const std::int64_t most = divides ? std::max<std::int64_t>(1, problem.result[axis] / least) : 1;
-  const bool is_row = !is_winograd(algorithm) && !is_depthwise(problem) && axis != 0 &&
+  const bool is_row = algorithm == Algorithm::Direct && !is_depthwise(problem) && axis != 0 &&
                       axis + 1 == problem.result.size();
   std::int64_t wanted = is_row ? 1 : threads;
   const std::int64_t elements = std::max(elements_of(problem.x), elements_of(problem.result));

@@ -33,9 +33,12 @@ enum class Algorithm : std::uint8_t {
   Direct,
   Winograd,       ///< Winograd's
   SmallWinograd,  ///< in smaller tiles: more products, and half the weights
+  Windows,        ///< the direct one by a kernel of ours, where that takes the problem (windows.h)
 };
 
-constexpr bool is_winograd(Algorithm algorithm) { return algorithm != Algorithm::Direct; }
+constexpr bool is_winograd(Algorithm algorithm) {
+  return algorithm == Algorithm::Winograd || algorithm == Algorithm::SmallWinograd;
+}
 
 /// Winograd's F(down x across, taps): the part of the result that a tile is, and the kernel.
 struct TileForm {

@@ -10,24 +10,13 @@ namespace heddle::jit::onednn {
 
 namespace {
 
-/// What the kernel is made of for an instruction set.
-struct Avx512 {
-  using Vector = float __attribute__((vector_size(64), aligned(4), may_alias));
-  using HalfVector = float __attribute__((vector_size(32), aligned(4), may_alias));
-  using Doubles = double __attribute__((vector_size(64)));
-  static constexpr std::int64_t kLanes = 16;
-  static constexpr int kVectors = 4;  ///< of a row of a panel, at most
-  /// Tiles that are multiplied at a time by one row of a panel, by its vectors.
-  static constexpr std::array<int, kVectors> kRowsOf{8, 8, 4, 4};
-};
-struct Avx2 {
-  using Vector = float __attribute__((vector_size(32), aligned(4), may_alias));
-  using HalfVector = float __attribute__((vector_size(16), aligned(4), may_alias));
-  using Doubles = double __attribute__((vector_size(32)));
-  static constexpr std::int64_t kLanes = 8;
-  static constexpr int kVectors = 2;
-  static constexpr std::array<int, kVectors> kRowsOf{6, 6};
-};
+/// Tiles that are multiplied at a time by one row of a panel, by its vectors.
+template <typename Isa>
+constexpr std::array<int, Isa::kVectors> kRowsOf{};
+template <>
+constexpr std::array<int, Avx512::kVectors> kRowsOf<Avx512>{8, 8, 4, 4};
+template <>
+constexpr std::array<int, Avx2::kVectors> kRowsOf<Avx2>{6, 6};
 
 // Channels of the result are filled up to a multiple of kTiledChannels; the last vector of them is a half, or whole.
 /// Tiles are multiplied by kRows at a time, or by this many, so that any multiple of it comes out even.
@@ -42,20 +31,6 @@ constexpr std::int64_t kLargeBlockBytes = 2 * kBlockBytes;
 constexpr std::int64_t kFarWeightBytes = std::int64_t{8} << 20;
 /// Elements between what a block becomes at one point and at the next: the points of a tile would share sets of the first-level cache.
 constexpr std::int64_t kApart = 16;
-
-// Everything is inlined into a function for each instruction set: nothing else runs them.
-#define HEDDLE_INLINE [[gnu::always_inline]] inline
-#define HEDDLE_AVX2 [[gnu::target("avx2,fma")]]
-#define HEDDLE_AVX512 [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512")]]
-
-template <typename Vector>
-HEDDLE_INLINE void load(Vector& v, const float* at) {
-  v = *reinterpret_cast<const Vector*>(at);
-}
-template <typename Vector>
-HEDDLE_INLINE void store(float* at, const Vector& v) {
-  *reinterpret_cast<Vector*>(at) = v;
-}
 
 /// Calls `f` with the one of kTileForms that `form` is, as a template argument.
 template <std::size_t At = 0, typename F>
@@ -101,8 +76,8 @@ struct Shape {
   std::int64_t last_result() const { return std::min(results, last_panel * panel); }
 
   /// Columns of a panel: the most whole vectors that divide all.
-  static std::int64_t widest_panel(std::int64_t filled, WinogradIsa isa) {
-    const bool wide = isa == WinogradIsa::Avx512;
+  static std::int64_t widest_panel(std::int64_t filled, KernelIsa isa) {
+    const bool wide = isa == KernelIsa::Avx512;
     const std::int64_t lanes = wide ? Avx512::kLanes : Avx2::kLanes;
     std::int64_t vectors = wide ? Avx512::kVectors : Avx2::kVectors;
     while (filled % (vectors * lanes) != 0) --vectors;
@@ -262,7 +237,7 @@ HEDDLE_INLINE void multiply_rows(const Shape& s, const float* a, std::int64_t de
 template <typename Isa, int Vectors>
 HEDDLE_INLINE void multiply_panel(const Shape& s, const float* points, const float* panel,
                                   std::int64_t count, float* sums) {
-  constexpr int kRows = Isa::kRowsOf[Vectors - 1];
+  constexpr int kRows = kRowsOf<Isa>[Vectors - 1];
   const bool often = count <= kRestRows * 4;
   for (std::int64_t k = 0; k < s.channels; k += kPartDepth) {
     const std::int64_t depth = std::min(kPartDepth, s.channels - k);
@@ -496,27 +471,10 @@ HEDDLE_AVX2 void transform_on_avx2(const Shape& s, const float* weights, float* 
   transform_any<Avx2>(s, weights, transformed);
 }
 
-#undef HEDDLE_INLINE
-#undef HEDDLE_AVX2
-#undef HEDDLE_AVX512
-
 }  // namespace
 
-std::span<const WinogradIsa> winograd_isas() {
-  static const std::vector<WinogradIsa> found = [] {
-    std::vector<WinogradIsa> isas;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-      isas.push_back(WinogradIsa::Avx512);
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-      isas.push_back(WinogradIsa::Avx2);
-    return isas;
-  }();
-  return found;
-}
-
 bool has_winograd(const Problem& problem) {
-  return !winograd_isas().empty() && problem.x[1] % kTiledChannels == 0 &&
+  return !kernel_isas().empty() && problem.x[1] % kTiledChannels == 0 &&
          problem.result[1] % kTiledResults == 0;
 }
 
@@ -528,7 +486,7 @@ Ints winograd_weights(const Problem& problem, const WinogradKernel& kernel) {
 void transform_weights(const Problem& problem, const float* weights, float* transformed,
                        const WinogradKernel& kernel) {
   const Shape s(problem, kernel);
-  const auto run = kernel.isa == WinogradIsa::Avx512 ? transform_on_avx512 : transform_on_avx2;
+  const auto run = kernel.isa == KernelIsa::Avx512 ? transform_on_avx512 : transform_on_avx2;
   run(s, weights, transformed);
 }
 
@@ -552,7 +510,7 @@ void run_winograd(const Problem& problem, const float* x, const float* transform
     std::int64_t complete = 0;
     for (std::int64_t first = 0; first < s.tiles(); first += block) {
       const std::int64_t count = std::min(block, s.tiles() - first);
-      const auto run = kernel.isa == WinogradIsa::Avx512 ? run_on_avx512 : run_on_avx2;
+      const auto run = kernel.isa == KernelIsa::Avx512 ? run_on_avx512 : run_on_avx2;
       run(s, from, transformed, bias, added == nullptr ? nullptr : added + image, out + image,
           buffers, first, count);
       const std::int64_t now = std::min(s.rows, (first + count) / s.tiles_across * s.form.down);

@@ -7,19 +7,14 @@
 
 #include "jit/cpu/onednn/problem.h"
 #include "jit/cpu/onednn/tail.h"
+#include "jit/cpu/onednn/vectors.h"
 
 namespace heddle::jit::onednn {
-
-/// The instruction set of a kernel.
-enum class WinogradIsa { Avx512, Avx2 };
-
-/// Those of this processor, the widest first.
-std::span<const WinogradIsa> winograd_isas();
 
 /// Which of the kernels: weights transformed for one are of use to that one alone.
 struct WinogradKernel {
   TileForm form = kTiles4;
-  WinogradIsa isa = winograd_isas().front();
+  KernelIsa isa = kernel_isas().front();
 };
 
 /// Whether a kernel below runs `problem` here: a convolution as algorithm_for() takes it, of multiples of 16 channels to multiples of 8,
