@@ -154,7 +154,6 @@ std::span<const OpDef> matmul_ops() {
       ops::packed_bf16_conv_op(),
       ops::packed_bf16_matmul_op(),
       ops::packed_bits_matmul_op(),
-      ops::packed_conv_op(),
       ops::packed_grouped_matmul_op(),
       ops::packed_int8_conv_op(),
       ops::packed_int8_matmul_op(),

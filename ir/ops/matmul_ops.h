@@ -13,7 +13,6 @@ OpDef packed_bf16_conv_op();
 OpDef packed_bf16_matmul_op();
 OpDef packed_bits_matmul_op();
 OpDef packed_grouped_matmul_op();
-OpDef packed_conv_op();
 OpDef packed_int8_conv_op();
 OpDef packed_int8_matmul_op();
 OpDef packed_matmul_op();

@@ -15,7 +15,6 @@
 #include "jit/lower/nest_context.h"
 #include "jit/lower/order_scatters.h"
 #include "jit/lower/pack_weights.h"
-#include "jit/lower/packed_convs.h"
 #include "jit/lower/quantised_products.h"
 #include "jit/lower/record.h"
 #include "jit/lower/region.h"
@@ -89,9 +88,8 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph narrow = bf16_convs(quantised_products(ordered, options), options);
   const ir::Graph taps = tap_products(narrow, options);
   const ir::Graph products = conv_channels(convs_as_products(taps, options), options);
-  const ir::Graph convs = packed_convs(products, options);
   const ir::Graph packed =
-      pack_weights(float8_products(bits_products(convs, options), options), options);
+      pack_weights(float8_products(bits_products(products, options), options), options);
   return scales_in_memory(dequantised_products(byte_products(packed, options), options), options);
 }
 

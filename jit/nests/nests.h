@@ -18,7 +18,6 @@ extern const NestRecipe kInt8MatmulRecipe;
 extern const NestRecipe kMatmulRecipe;
 extern const NestRecipe kMergeRunsRecipe;
 extern const NestRecipe kOrderedScatterRecipe;
-extern const NestRecipe kPackedConvRecipe;
 extern const NestRecipe kPackedGroupedMatmulRecipe;
 extern const NestRecipe kPackedBf16ConvRecipe;
 extern const NestRecipe kPackedInt8ConvRecipe;

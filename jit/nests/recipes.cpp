@@ -15,7 +15,6 @@ std::span<const NestRecipe> all_recipes() {
                                                kInt8ConvRecipe,
                                                kInt8MatmulRecipe,
                                                kMatmulRecipe,
-                                               kPackedConvRecipe,
                                                kPackedGroupedMatmulRecipe,
                                                kPackedInt8ConvRecipe,
                                                kPackedBf16ConvRecipe,

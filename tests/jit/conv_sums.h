@@ -35,23 +35,26 @@ inline double conv_sum(const Problem& p, const ConvData& d, std::int64_t at, std
   const std::size_t rank = p.strides.size();
   Ints position(rank);
   for (std::size_t k = rank; k-- > 0; at /= p.result[k + 2]) position[k] = at % p.result[k + 2];
-  const std::int64_t taps = elements_of({p.weights.begin() + 2, p.weights.end()});
-  const std::int64_t channels = p.x[1];
+  const Ints kernel(p.weights.end() - static_cast<std::ptrdiff_t>(rank), p.weights.end());
+  const std::int64_t taps = elements_of(kernel);
+  const std::int64_t groups = p.weights.size() == p.result.size() ? 1 : p.weights[0];
+  const std::int64_t channels = p.x[1] / groups;
+  const std::int64_t first = m / (p.result[1] / groups) * channels;
   double sum = p.has_bias ? d.bias[static_cast<std::size_t>(m)] : 0;
   for (std::int64_t tap = 0; tap < taps; ++tap) {
     std::int64_t from = at;  // by now the image
     bool inside = true;
     std::int64_t below = taps;
     for (std::size_t k = 0; k < rank; ++k) {
-      below /= p.weights[k + 2];
-      const std::int64_t one = tap / below % p.weights[k + 2];
+      below /= kernel[k];
+      const std::int64_t one = tap / below % kernel[k];
       const std::int64_t read =
           position[k] * p.strides[k] - p.pads_low[k] + one * (p.dilations[k] + 1);
       inside = inside && read >= 0 && read < p.x[k + 2];
       from = from * p.x[k + 2] + read;
     }
     for (std::int64_t c = 0; c < channels && inside; ++c)
-      sum += static_cast<double>(d.x[static_cast<std::size_t>(from * channels + c)]) *
+      sum += static_cast<double>(d.x[static_cast<std::size_t>(from * p.x[1] + first + c)]) *
              d.weights[static_cast<std::size_t>((m * channels + c) * taps + tap)];
   }
   return sum;

@@ -19,14 +19,15 @@ using test::Draw;
 
 /// Lists have one entry a spatial dimension.
 struct WindowsCase {
-  std::int64_t batch = 1, channels = 1, results = 1;
+  std::int64_t batch = 1, channels = 1, results = 1;  ///< of each group
   Ints sizes{7, 9}, kernel{3, 3}, strides{1, 1}, steps{1, 1}, low{1, 1}, high{1, 1};
   bool biased = true, adds = false, in_place = false;
+  std::int64_t groups = 1;
 
   Problem problem() const {
-    Problem p{.x = {batch, channels},
+    Problem p{.x = {batch, groups * channels},
               .weights = {results, channels},
-              .result = {batch, results},
+              .result = {batch, groups * results},
               .has_bias = biased,
               .strides = strides,
               .dilations = {},
@@ -40,6 +41,7 @@ struct WindowsCase {
       p.result.push_back((sizes[d] + low[d] + high[d] - reach) / strides[d] + 1);
       p.dilations.push_back(steps[d] - 1);
     }
+    if (groups > 1) p.weights.insert(p.weights.begin(), groups);
     return p;
   }
 };
@@ -56,6 +58,7 @@ std::string windows_text(const WindowsCase& c) {
   add("steps", c.steps);
   add("low", c.low);
   add("high", c.high);
+  add("groups", {c.groups});
   return text;
 }
 
@@ -83,40 +86,33 @@ void expect_windows(const WindowsCase& c) {
   ASSERT_TRUE(has_windows(p));
   const ConvData data(p);
   for (const KernelIsa isa : kernel_isas()) {
-    SCOPED_TRACE(isa == KernelIsa::Avx512 ? "AVX-512" : "AVX2");
+    SCOPED_TRACE(isa == KernelIsa::Avx512 ? "AVX-512" : isa == KernelIsa::Avx2 ? "AVX2" : "any");
     EXPECT_LE(worst_error(p, data, c.adds, windows_of_case(c, data, isa)), 4e-6) << windows_text(c);
   }
 }
 
-class Windows : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (kernel_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
-  }
-};
-
 /// Panels of one to four vectors, several of them, and a last vector that is not full.
-TEST_F(Windows, OfAnyNumberOfResults) {
+TEST(Windows, OfAnyNumberOfResults) {
   for (std::int64_t results = 1; results <= 150; results += results < 20 ? 1 : 7)
     expect_windows({.channels = 5, .results = results});
 }
 
 /// Parts of several rows of taps, of some taps of a row, and of some channels of a tap.
-TEST_F(Windows, OfAnyNumberOfChannels) {
+TEST(Windows, OfAnyNumberOfChannels) {
   for (const std::int64_t channels : {1, 3, 8, 31, 32, 64, 100, 129, 300, 700})
     for (const std::int64_t results : {16, 24, 64, 100})
       expect_windows({.channels = channels, .results = results});
 }
 
 /// Images of a tile and less, rows longer than a block, and blocks that begin and end within rows.
-TEST_F(Windows, OfEveryEdge) {
+TEST(Windows, OfEveryEdge) {
   for (std::int64_t height = 1; height <= 5; ++height)
     for (const std::int64_t width : {1, 2, 3, 5, 8, 11, 40, 95, 96, 97, 200})
       for (const std::int64_t channels : {4, 32})
         expect_windows({.channels = channels, .results = 40, .sizes = {height, width}});
 }
 
-TEST_F(Windows, OfEveryPadding) {
+TEST(Windows, OfEveryPadding) {
   for (std::int64_t low = 0; low <= 4; ++low)
     for (std::int64_t high = 0; high <= 4; ++high)
       for (const std::int64_t channels : {4, 32}) {
@@ -125,7 +121,7 @@ TEST_F(Windows, OfEveryPadding) {
       }
 }
 
-TEST_F(Windows, MovesBySteps) {
+TEST(Windows, MovesBySteps) {
   for (const std::int64_t stride : {1, 2, 3, 5})
     for (const std::int64_t step : {1, 2, 4})
       for (const std::int64_t channels : {4, 32}) {
@@ -142,7 +138,7 @@ TEST_F(Windows, MovesBySteps) {
 }
 
 /// Rows and volumes, kernels of one element, and of more elements than x has.
-TEST_F(Windows, OfOtherKernels) {
+TEST(Windows, OfOtherKernels) {
   expect_windows({.channels = 20,
                   .results = 40,
                   .sizes = {1, 300},
@@ -170,7 +166,7 @@ TEST_F(Windows, OfOtherKernels) {
                     .high = {1, 1, 2}});
 }
 
-TEST_F(Windows, AddsWhatIsThere) {
+TEST(Windows, AddsWhatIsThere) {
   for (const bool in_place : {false, true})
     for (const bool biased : {false, true})
       for (const std::int64_t results : {48, 50})
@@ -183,8 +179,21 @@ TEST_F(Windows, AddsWhatIsThere) {
                         .in_place = in_place});
 }
 
+/// Of one channel, of fewer than a vector has lanes, and of several panels.
+TEST(Windows, OfGroups) {
+  for (const std::int64_t groups : {2, 3, 16})
+    for (const std::int64_t channels : {1, 5, 40})
+      for (const std::int64_t results : {1, 4, 12, 17, 72})
+        expect_windows({.channels = channels,
+                        .results = results,
+                        .sizes = {5, 23},
+                        .strides = {1, 2},
+                        .adds = results == 12,
+                        .groups = groups});
+}
+
 /// A part of the rows is, bit for bit, what the whole has there.
-TEST_F(Windows, SumsAreTheSameInParts) {
+TEST(Windows, SumsAreTheSameInParts) {
   const WindowsCase c{.channels = 40, .results = 72, .sizes = {31, 23}, .strides = {2, 1}};
   const Problem p = c.problem();
   const ConvData data(p);
@@ -225,13 +234,18 @@ WindowsCase random_windows_case(Draw& draw) {
     const std::int64_t least = std::max<std::int64_t>(1, reach - c.low.back() - c.high.back());
     c.sizes.push_back(least + draw(0, d + 1 == rank ? 120 : 12 / rank));
   }
+  if (draw.one_in(4)) {
+    c.groups = draw(2, 9);
+    c.channels = (c.channels + c.groups - 1) / c.groups;
+    c.results = (c.results + c.groups - 1) / c.groups;
+  }
   c.biased = draw.one_in(2);
   c.adds = draw.one_in(3);
   c.in_place = c.adds && draw.one_in(2);
   return c;
 }
 
-TEST_F(Windows, OfRandomShapes) {
+TEST(Windows, OfRandomShapes) {
   const std::uint32_t count = test::is_nightly() ? 1500 : 40;
   for (std::uint32_t seed = 0; seed < count; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -241,14 +255,10 @@ TEST_F(Windows, OfRandomShapes) {
   }
 }
 
-TEST(WindowsFor, ChannelsLastAndOneGroup) {
-  if (kernel_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+TEST(Windows, NeedChannelsLast) {
   Problem p = WindowsCase{.channels = 8, .results = 32}.problem();
   EXPECT_TRUE(has_windows(p));
   p.channels_last = false;
-  EXPECT_FALSE(has_windows(p));
-  p.channels_last = true;
-  p.weights.insert(p.weights.begin(), 2);
   EXPECT_FALSE(has_windows(p));
 }
 

@@ -143,16 +143,6 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                                   noise(bf16, {2, (9 * channels + 1) / 2, 64, 2}, 2)},
                                  attrs};
                   }});
-  rows.push_back({"packed_conv", "", {f32}, [](DType t, Extent e) {
-                    const std::int64_t channels = 2 * e.last(7);
-                    return OneOp{"packed_conv",
-                                 {noise(t, {e.first(2), e.other(6), 5, channels}),
-                                  noise(t, {2, 2, 9 * channels / 2, 24}, 2)},
-                                 {{"columns", std::int64_t{70}},
-                                  {"kernel", Ints{3, 3}},
-                                  {"strides", Ints{1, 2}},
-                                  {"dilations", Ints{2, 1}}}};
-                  }});
   rows.push_back({"int8_matmul", "", {u8, i8}, [](DType t, Extent e) {
                     const std::int64_t depth = e.last(101);
                     return OneOp{"int8_matmul",

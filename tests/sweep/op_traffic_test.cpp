@@ -47,7 +47,6 @@ const std::vector<TrafficException>& exceptions() {
       {"avg_pool", kWorking, 0.12, kBlocks},
       {"packed", kSectors, 0.3, kCpu},
       {"packed", kChain, 15, kCpu},
-      {"packed_conv", kWorking, 0.1, kCpu},
       {"matmul_batched", kWorking, 0.3, "few columns fill part of the lanes that read a row's 128"},
       {"int8_matmul", kSectors, 0.07, kOdd},
       {"int8_matmul", kPasses, 3, kOdd},

@@ -12,6 +12,7 @@ std::span<const KernelIsa> kernel_isas() {
       isas.push_back(KernelIsa::Avx512);
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
       isas.push_back(KernelIsa::Avx2);
+    isas.push_back(KernelIsa::Any);
     return isas;
   }();
   return found;

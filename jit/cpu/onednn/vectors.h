@@ -6,10 +6,10 @@
 
 namespace heddle::jit::onednn {
 
-/// The instruction set of a kernel.
-enum class KernelIsa { Avx512, Avx2 };
+/// The instruction set of a kernel: AVX-512, AVX2, or what any processor has that the code is compiled for.
+enum class KernelIsa { Avx512, Avx2, Any };
 
-/// Those of this processor, the widest first.
+/// Those of this processor, the widest first; the last is Any.
 std::span<const KernelIsa> kernel_isas();
 
 /// What a kernel is made of for an instruction set.
@@ -25,6 +25,14 @@ struct Avx2 {
   using HalfVector = float __attribute__((vector_size(16), aligned(4), may_alias));
   using Doubles = double __attribute__((vector_size(32)));
   static constexpr std::int64_t kLanes = 8;
+  static constexpr int kVectors = 2;
+};
+
+/// Vectors of 16 bytes.
+struct AnyIsa {
+  using Vector = float __attribute__((vector_size(16), aligned(4), may_alias));
+  using HalfVector = float __attribute__((vector_size(8), aligned(4), may_alias));
+  static constexpr std::int64_t kLanes = 4;
   static constexpr int kVectors = 2;
 };
 

@@ -34,6 +34,8 @@ template <>
 constexpr std::array<int, Avx512::kVectors> kRowsOf<Avx512>{8, 8, 8, 6};
 template <>
 constexpr std::array<int, Avx2::kVectors> kRowsOf<Avx2>{8, 6};
+template <>
+constexpr std::array<int, AnyIsa::kVectors> kRowsOf<AnyIsa>{8, 6};
 
 constexpr std::size_t kDepth = 0, kHeight = 1, kWidth = 2;
 using Volume = std::array<std::int64_t, 3>;
@@ -46,23 +48,31 @@ Volume volume_of(std::span<const std::int64_t> values, std::int64_t fill) {
 }
 
 struct Shape {
-  std::int64_t batch, channels, results;
+  std::int64_t batch, groups;
+  std::int64_t channels, results;  ///< of a group
+  std::int64_t all_channels, all_results;
   Volume x, result, taps, strides, dilations, pads;
   std::int64_t lanes, vectors, panels;  ///< of a vector, of the result's channels, of those
   std::int64_t inner = 0, outer = 0;    ///< see find_inner()
 
   Shape(const Problem& p, KernelIsa isa)
       : batch(p.x[0]),
-        channels(p.x[1]),
-        results(p.result[1]),
+        groups(p.weights.size() == p.result.size() ? 1 : p.weights[0]),
+        channels(p.x[1] / groups),
+        results(p.result[1] / groups),
+        all_channels(p.x[1]),
+        all_results(p.result[1]),
         x(volume_of(std::span(p.x).subspan(2), 1)),
         result(volume_of(std::span(p.result).subspan(2), 1)),
-        taps(volume_of(std::span(p.weights).subspan(2), 1)),
+        taps(volume_of(std::span(p.weights).last(p.strides.size()), 1)),
         strides(volume_of(p.strides, 1)),
         dilations(volume_of(p.dilations, 0)),
         pads(volume_of(p.pads_low, 0)),
-        lanes(isa == KernelIsa::Avx512 ? Avx512::kLanes : Avx2::kLanes),
+        lanes(isa == KernelIsa::Avx512 ? Avx512::kLanes
+              : isa == KernelIsa::Avx2 ? Avx2::kLanes
+                                       : AnyIsa::kLanes),
         vectors((results + lanes - 1) / lanes) {
+    static_assert(Avx2::kVectors == AnyIsa::kVectors);
     const std::int64_t most = isa == KernelIsa::Avx512 ? Avx512::kVectors : Avx2::kVectors;
     panels = (vectors + most - 1) / most;
     for (std::int64_t& dilation : dilations) ++dilation;
@@ -70,10 +80,10 @@ struct Shape {
   }
 
   /// Whether the taps of a row of a window inside of x lie side by side.
-  bool joins() const { return taps[kWidth] == 1 || dilations[kWidth] == 1; }
+  bool joins() const { return taps[kWidth] == 1 || (dilations[kWidth] == 1 && groups == 1); }
   std::int64_t all_taps() const { return taps[0] * taps[1] * taps[2]; }
   /// Zeros that are read for what lies outside: at a row of a window.
-  std::int64_t zeros() const { return taps[kWidth] * channels; }
+  std::int64_t zeros() const { return std::max(taps[kWidth] * channels, all_channels); }
   std::int64_t positions() const { return batch * result[0] * result[1] * result[2]; }
   /// The first vector of panel `panel`, or of those behind the last.
   std::int64_t first_vector(std::int64_t panel) const { return vectors * panel / panels; }
@@ -194,7 +204,7 @@ class Rows {
     const std::int64_t height = s_.begin(kHeight, at_[kHeight]);
     std::int64_t width = s_.begin(kWidth, from);
     const std::int64_t row = (image_ * s_.x[kDepth] + depth) * s_.x[kHeight] + height;
-    const std::int64_t element = sizeof(float) * s_.channels;
+    const std::int64_t element = sizeof(float) * s_.all_channels;
     // Addresses outside of x are computed, not read: integers, which may be any.
     std::int64_t address =
         reinterpret_cast<std::int64_t>(x) + (row * s_.x[kWidth] + width) * element;
@@ -233,7 +243,8 @@ void order(const Shape& s, const float* x, Block& block) {
     if (alone) block.end_run();
   }
   block.first_copied = block.filled;
-  const bool copies = s.joins() && !splits && block.count - block.filled <= kMostCopies;
+  const bool copies =
+      s.joins() && s.groups == 1 && !splits && block.count - block.filled <= kMostCopies;
   if (!copies) block.end_run();
   block.joined_runs = s.joins() ? block.ends_count : 0;
   block.joined_slots = s.joins() ? block.filled : 0;
@@ -270,7 +281,7 @@ HEDDLE_INLINE void look_up(const Shape& s, const Block& block, const Volume& tap
   const std::int64_t deeper = tap[kDepth] * s.dilations[kDepth];
   const std::int64_t lower = tap[kHeight] * s.dilations[kHeight];
   const std::int64_t further = tap[kWidth] * s.dilations[kWidth];
-  const std::int64_t step = ((deeper * x[kHeight] + lower) * x[kWidth] + further) * s.channels *
+  const std::int64_t step = ((deeper * x[kHeight] + lower) * x[kWidth] + further) * s.all_channels *
                             static_cast<std::int64_t>(sizeof(float));
   for (std::int64_t k = slot; k < last; k += kLookedUp)
 #pragma GCC ivdep
@@ -340,9 +351,10 @@ struct Part {
   bool starts, ends;         ///< it is the first, the last one
 };
 
-/// The columns of a panel in the result.
+/// The columns of a panel in the result, and the channels that they are of.
 struct Columns {
-  float* out;  ///< of the block's first position
+  std::int64_t group_begin;  ///< the first of the group's channels in x
+  float* out;                ///< of the block's first position
   const float *bias, *added;
   std::int64_t step;  ///< from a position to the next
   bool whole;         ///< all columns of the panel are there
@@ -376,6 +388,8 @@ HEDDLE_INLINE void multiply(const Scratch& scratch, const Part& part, bool joine
       weights += (taps.end - taps.begin) * Vectors * kLanes;
       continue;
     }
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) x[r] += columns.group_begin;
 #pragma GCC unroll 4
     for (std::int64_t c = taps.begin; c < taps.end; ++c) {
       Vector b[Vectors];
@@ -530,15 +544,22 @@ HEDDLE_INLINE void run_block(const Call& call, const Scratch& scratch) {
   Block& block = *scratch.block;
   look_up(s, block, scratch.zeros, scratch.table);
   copy_windows(s, block, scratch);
-  for (std::int64_t n = 0; n < s.panels; ++n) {
+  for (std::int64_t k = 0; k < s.groups * s.panels; ++k) {
+    const std::int64_t group = k / s.panels;
+    const std::int64_t n = k % s.panels;
     const std::int64_t vectors = s.first_vector(n + 1) - s.first_vector(n);
     const std::int64_t first = s.first_vector(n) * Isa::kLanes;
     const std::int64_t count = std::min(vectors * Isa::kLanes, s.results - first);
-    const std::int64_t at = block.from * s.results + first;
-    const Columns columns{call.out + at, call.bias == nullptr ? nullptr : call.bias + first,
-                          call.added == nullptr ? nullptr : call.added + at, s.results,
-                          count == vectors * Isa::kLanes};
-    const float* panel = call.weights + first * s.all_taps() * s.channels;
+    const std::int64_t column = group * s.results + first;
+    const std::int64_t at = block.from * s.all_results + column;
+    const Columns columns{.group_begin = group * s.channels,
+                          .out = call.out + at,
+                          .bias = call.bias == nullptr ? nullptr : call.bias + column,
+                          .added = call.added == nullptr ? nullptr : call.added + at,
+                          .step = s.all_results,
+                          .whole = count == vectors * Isa::kLanes};
+    const float* panel = call.weights + (group * s.vectors + s.first_vector(n)) * Isa::kLanes *
+                                            s.all_taps() * s.channels;
     const auto by_vectors = [&]<int Vectors>(std::integral_constant<int, Vectors>)
                                 __attribute__((always_inline)) {
                                   if (vectors == Vectors)
@@ -560,6 +581,7 @@ HEDDLE_AVX512 void run_on_avx512(const Call& call, const Scratch& scratch) {
 HEDDLE_AVX2 void run_on_avx2(const Call& call, const Scratch& scratch) {
   run_block<Avx2>(call, scratch);
 }
+void run_on_any(const Call& call, const Scratch& scratch) { run_block<AnyIsa>(call, scratch); }
 
 /// What follows, on `count` positions of `out` from `from` on.
 void follow(const Shape& s, std::span<const TailOp> tail, std::int64_t from, std::int64_t count,
@@ -568,27 +590,29 @@ void follow(const Shape& s, std::span<const TailOp> tail, std::int64_t from, std
   std::array<TailOp, kMaxEpilogue> ops;
   std::ranges::copy(tail, ops.begin());
   for (std::size_t k = 0; k < tail.size(); ++k)
-    if (ops[k].op.kind == EpilogueOp::Kind::Add) ops[k].operand += from * s.results;
-  run_tail({ops.data(), tail.size()}, out + from * s.results, count, s.results);
+    if (ops[k].op.kind == EpilogueOp::Kind::Add) ops[k].operand += from * s.all_results;
+  run_tail({ops.data(), tail.size()}, out + from * s.all_results, count, s.all_results);
 }
 
 }  // namespace
 
 bool has_windows(const Problem& problem) {
-  return !kernel_isas().empty() && problem.channels_last &&
-         problem.weights.size() == problem.result.size() && problem.result.size() <= 5;
+  return problem.channels_last && problem.result.size() <= 5;
 }
 
 bool suits_windows(const Problem& problem) {
   constexpr std::int64_t kFewProducts = std::int64_t{1} << 22;
-  const bool is_narrow =
-      kernel_isas().front() == KernelIsa::Avx512 && problem.result[1] <= Avx512::kLanes;
+  constexpr std::int64_t kHalf = Avx512::kLanes / 2;
+  const Shape s(problem, kernel_isas().front());
+  if (s.groups > 1 && s.channels == 1 && s.results == 1) return false;
+  const bool is_narrow = s.lanes == Avx512::kLanes && s.results <= s.lanes &&
+                         (s.groups == 1 || s.results <= kHalf || s.results == s.lanes);
   return !is_narrow || elements_of(problem.weights) * positions_of(problem) <= kFewProducts;
 }
 
 Ints window_weights(const Problem& problem, KernelIsa isa) {
   const Shape s(problem, isa);
-  return {s.all_taps(), s.channels, s.vectors * s.lanes};
+  return {s.all_taps(), s.channels, s.groups * s.vectors * s.lanes};
 }
 
 void pack_window_weights(const Problem& problem, const float* weights, float* packed,
@@ -597,19 +621,19 @@ void pack_window_weights(const Problem& problem, const float* weights, float* pa
   constexpr std::int64_t kChannels = 8;
   const Shape s(problem, isa);
   const std::int64_t taps = s.all_taps();
-  for (std::int64_t n = 0; n < s.panels; ++n) {
-    const std::int64_t first = s.first_vector(n) * s.lanes;
-    const std::int64_t columns = s.first_vector(n + 1) * s.lanes - first;
+  for (std::int64_t k = 0; k < s.groups * s.panels; ++k) {
+    const std::int64_t first = s.first_vector(k % s.panels) * s.lanes;
+    const std::int64_t columns = s.first_vector(k % s.panels + 1) * s.lanes - first;
     const std::int64_t given = std::min(columns, s.results - first);
-    const float* from = weights + first * s.channels * taps;
-    float* panel = packed + first * s.channels * taps;
+    const float* from = weights + (k / s.panels * s.results + first) * s.channels * taps;
     for (std::int64_t begin = 0; begin < s.channels; begin += kChannels)
       for (std::int64_t tap = 0; tap < taps; ++tap)
         for (std::int64_t c = begin; c < std::min(begin + kChannels, s.channels); ++c) {
-          float* to = panel + (tap * s.channels + c) * columns;
+          float* to = packed + (tap * s.channels + c) * columns;
           for (std::int64_t m = 0; m < given; ++m) to[m] = from[(m * s.channels + c) * taps + tap];
           std::fill(to + given, to + columns, 0.0f);
         }
+    packed += columns * s.channels * taps;
   }
 }
 
@@ -630,7 +654,9 @@ void run_windows(const Problem& problem, const float* x, const float* packed, co
     block.from = positions * k / blocks;
     block.count = positions * (k + 1) / blocks - block.from;
     order(call.s, x, block);
-    const auto run = isa == KernelIsa::Avx512 ? run_on_avx512 : run_on_avx2;
+    const auto run = isa == KernelIsa::Avx512 ? run_on_avx512
+                     : isa == KernelIsa::Avx2 ? run_on_avx2
+                                              : run_on_any;
     run(call, parts);
     follow(call.s, tail, block.from, block.count, out);
   }

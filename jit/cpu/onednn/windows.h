@@ -10,15 +10,16 @@
 
 namespace heddle::jit::onednn {
 
-/// Whether the kernel below runs `problem` here: one group of images or volumes, channels last, on a processor that has an instruction set
-/// of the kernel's. The weights must be finite: elements of x that lie outside are zeros which they multiply.
+/// Whether the kernel below runs `problem`: images or volumes with the channels last. The weights must be finite: elements of x that lie outside
+/// are zeros which they multiply.
 bool has_windows(const Problem& problem);
-/// Whether it then takes about as long as the library's kernels, or the call is short: a row of one vector of 64 bytes waits for the addresses of
-/// elements, and takes 1.3 times as long.
+/// Whether it then takes about as long as the library's kernels, or less, or the call is short. With AVX-512 those multiply by more positions at a
+/// time where the result, or a group of it, fills one vector (0.83 of the time), and by several groups at once where it fills half of one (0.5); depthwise
+/// ones are of another kind.
 bool suits_windows(const Problem& problem);
 
-/// Sizes of the packed weights: [taps, channels of x, those of the result up to a multiple of the lanes of a vector], as many panels
-/// [taps, channels, columns of the panel] behind each other. Zeros fill the last one.
+/// Sizes of the packed weights: [taps, channels of a group of x, those of the result, of each group up to a multiple of the lanes of a vector], as many
+/// panels [taps, channels, columns of the panel] behind each other. Zeros fill the last one of a group.
 Ints window_weights(const Problem& problem, KernelIsa isa = kernel_isas().front());
 /// `weights`: [m, c, taps…].
 void pack_window_weights(const Problem& problem, const float* weights, float* packed,

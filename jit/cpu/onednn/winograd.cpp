@@ -474,7 +474,7 @@ HEDDLE_AVX2 void transform_on_avx2(const Shape& s, const float* weights, float* 
 }  // namespace
 
 bool has_winograd(const Problem& problem) {
-  return !kernel_isas().empty() && problem.x[1] % kTiledChannels == 0 &&
+  return kernel_isas().front() != KernelIsa::Any && problem.x[1] % kTiledChannels == 0 &&
          problem.result[1] % kTiledResults == 0;
 }
 

@@ -14,7 +14,7 @@ namespace heddle::jit::onednn {
 /// Which of the kernels: weights transformed for one are of use to that one alone.
 struct WinogradKernel {
   TileForm form = kTiles4;
-  KernelIsa isa = kernel_isas().front();
+  KernelIsa isa = kernel_isas().front();  ///< not Any
 };
 
 /// Whether a kernel below runs `problem` here: a convolution as algorithm_for() takes it, of multiples of 16 channels to multiples of 8,
