@@ -63,6 +63,7 @@ void collect_launches(const BoundSteps& plan, std::vector<Wanted>& wanted) {
 }
 
 void collect_calls(const BoundSteps& plan, std::vector<WantedCall>& wanted) {
+  const base::ExprTable::Values values = plan.unit->values(plan.sizes);
   for (std::size_t k = 0; k < plan.library.size(); ++k) {
     const jit::LibraryChoice* choice =
         plan.library[k] == nullptr ? nullptr : plan.library[k]->choice();
@@ -70,7 +71,7 @@ void collect_calls(const BoundSteps& plan, std::vector<WantedCall>& wanted) {
     const ir::StepId step = plan.first_step + static_cast<ir::StepId>(k);
     const std::uint32_t kernel = plan.unit->schedule().record.steps[step].kernel;
     wanted.push_back({plan.unit->program().kernels[kernel].library.get(), *choice,
-                      plan.unit->library_operands(step, plan.sizes), plan.unit->fixed_bytes()});
+                      plan.unit->library_operands(step, values), plan.unit->fixed_bytes()});
   }
 }
 

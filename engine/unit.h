@@ -115,7 +115,7 @@ class Unit {
 
   /// The operands of a step's library call with sizes put in: what `step` of the schedule is bound with.
   std::vector<jit::LibraryOperand> library_operands(ir::StepId step,
-                                                    const base::SymbolValues& sizes) const;
+                                                    const base::ExprTable::Values& values) const;
   /// Bytes of parameters, constants and what was made of them.
   std::int64_t fixed_bytes() const { return fixed_bytes_; }
 
@@ -196,7 +196,8 @@ class Unit {
                                            const base::SymbolValues& sizes, int threads,
                                            NestedPlans& known) const;
   void bind_launch(ir::StepId step, BoundSteps& plan) const;
-  void bind_library(ir::StepId begin, ir::StepId end, BoundSteps& plan) const;
+  void bind_library(ir::StepId begin, ir::StepId end, const base::ExprTable::Values& values,
+                    BoundSteps& plan) const;
   void make_library_ready(const BoundSteps& plan) const;
   scheduler::BoundStep bind_step(ir::StepId step, const base::ExprTable::Values& values,
                                  BoundSteps& plan) const;

@@ -87,12 +87,6 @@ void run_library(const scheduler::BoundStep& step, std::int64_t begin, std::int6
             static_cast<char*>(step.scratch) + worker * step.scratch_stride);
 }
 
-std::vector<std::int64_t> concrete(const ir::Dims& dims, const SymbolValues& sizes) {
-  std::vector<std::int64_t> numbers;
-  for (const ir::SymExpr& dim : dims) numbers.push_back(dim.evaluate(sizes));
-  return numbers;
-}
-
 /// Whether a kernel reads operand `position` from any address: nests do, and what a nested plan captures is a constant
 /// of its own.
 bool reads_any_address(const jit::ProgramKernel& kernel, std::size_t position) {
@@ -101,6 +95,11 @@ bool reads_any_address(const jit::ProgramKernel& kernel, std::size_t position) {
   const jit::NestedCall& call = *kernel.nested;
   return position >= call.first_operand() + call.first_captured() &&
          position < call.first_operand() + call.operands;
+}
+
+/// What operand `k` of a call is to it: a buffer may be seen through a reshape.
+const ir::TensorMeta& seen_by(const jit::LibraryCall& call, std::size_t k) {
+  return k < call.inputs.size() ? call.inputs[k] : call.outputs[k - call.inputs.size()];
 }
 
 std::int64_t argument_bytes(const jit::Program& program, std::uint32_t position,
@@ -142,6 +141,10 @@ void Unit::add_recipe(ir::StepId step, base::ExprTable::Builder& expressions) {
                     .first_passed_on = static_cast<std::uint32_t>(passed_on_.size()),
                     .work = expressions.add(planned.work)};
   for (const ir::SymExpr& size : launch.sizes) size_values_.push_back(expressions.add(size));
+  if (kernel.library != nullptr)
+    for (std::size_t k = 0; k < launch.buffers.size(); ++k)
+      for (const ir::SymExpr& size : seen_by(*kernel.library, k).sizes)
+        size_values_.push_back(expressions.add(size));
   const auto sizes = std::span<const std::uint32_t>(size_values_).subspan(recipe.first_size);
   if (kernel.nest != nullptr) recipe.extent = expressions.add(kernel.nest->parallel_extent, sizes);
   if (kernel.nest != nullptr && cuda_ == nullptr) {
@@ -201,17 +204,18 @@ AddressSource Unit::source_of(const AddressRecipe& recipe, const BoundSteps& pla
   return source;
 }
 
-/// Sizes are those that the call sees: a buffer may be seen through a reshape.
-std::vector<jit::LibraryOperand> Unit::library_operands(ir::StepId step,
-                                                        const SymbolValues& sizes) const {
+std::vector<jit::LibraryOperand> Unit::library_operands(
+    ir::StepId step, const base::ExprTable::Values& values) const {
   const jit::Launch& launch = program_.launches[schedule_.given[step]];
   const jit::LibraryCall& call = *program_.kernels[schedule_.record.steps[step].kernel].library;
   std::vector<jit::LibraryOperand> operands;
+  operands.reserve(launch.buffers.size());
+  std::uint32_t next = recipes_[step].first_size;
   for (std::size_t k = 0; k < launch.buffers.size(); ++k) {
-    const ir::TensorMeta& seen =
-        k < call.inputs.size() ? call.inputs[k] : call.outputs[k - call.inputs.size()];
     const ir::Literal& fixed = fixed_[planner_->roots()[launch.buffers[k]]];
-    operands.push_back({concrete(seen.sizes, sizes), fixed.data(), fixed.identity()});
+    std::vector<std::int64_t> sizes(seen_by(call, k).sizes.size());
+    for (std::int64_t& size : sizes) size = values[size_values_[next++]];
+    operands.push_back({std::move(sizes), fixed.data(), fixed.identity()});
   }
   return operands;
 }
@@ -388,7 +392,8 @@ std::optional<Error::Parts> Unit::refused(const BoundSteps& plan) const {
 }
 
 /// Makes the library calls of steps [begin, end), each by itself: a library may take milliseconds for one.
-void Unit::bind_library(ir::StepId begin, ir::StepId end, BoundSteps& plan) const {
+void Unit::bind_library(ir::StepId begin, ir::StepId end, const base::ExprTable::Values& values,
+                        BoundSteps& plan) const {
   std::vector<ir::StepId> calls;
   for (ir::StepId step = begin; step < end; ++step)
     if (program_.kernels[schedule_.record.steps[step].kernel].library != nullptr)
@@ -397,7 +402,7 @@ void Unit::bind_library(ir::StepId begin, ir::StepId end, BoundSteps& plan) cons
     const ir::StepId step = calls[k];
     const jit::ProgramKernel& kernel = program_.kernels[schedule_.record.steps[step].kernel];
     plan.library[step - begin] =
-        jit::bind_library_call(*kernel.library, library_operands(step, plan.sizes), plan.threads,
+        jit::bind_library_call(*kernel.library, library_operands(step, values), plan.threads,
                                {.verdicts = verdicts_,
                                 .constants = constants_,
                                 .facts = &fixed_facts_,
@@ -459,11 +464,11 @@ void Unit::bind_phase(BoundSteps& plan, NestedPlans& known) const {
   }
   bind_memory(plan);
   if (check_plans_ && phases_.is_last(plan.phase)) check_steps(*this, plan);
-  bind_library(begin, end, plan);
+  const base::ExprTable::Values numbers = values(plan.sizes);
+  bind_library(begin, end, numbers, plan);
   plan.steps.reserve(count);
   plan.table_start.reserve(count);
   plan.table.reserve(recipes_[end].first_address - recipes_[begin].first_address);
-  const base::ExprTable::Values numbers = values(plan.sizes);
   for (ir::StepId step = begin; step < end; ++step) {
     plan.steps.push_back(bind_step(step, numbers, plan));
     plan.scratch_bytes = std::max(plan.scratch_bytes, plan.steps.back().scratch_bytes);

@@ -39,14 +39,19 @@ class SharedWork {
       : count_(count), work_(&work), errors_(count) {}
 
   void take_all() {
-    for (std::size_t k = next_.fetch_add(1); k < count_; k = next_.fetch_add(1)) {
-      try {
-        (*work_)(k);
-      } catch (...) {
-        errors_[k] = std::current_exception();
-      }
-      if (done_.fetch_add(1) + 1 == count_) done_.notify_all();
+    while (take_one() != 0) continue;
+  }
+  /// @return how many were left when it took one, that one included.
+  std::size_t take_one() {
+    const std::size_t k = next_.fetch_add(1);
+    if (k >= count_) return 0;
+    try {
+      (*work_)(k);
+    } catch (...) {
+      errors_[k] = std::current_exception();
     }
+    if (done_.fetch_add(1) + 1 == count_) done_.notify_all();
+    return count_ - k;
   }
 
   /// Until all calls have returned. Who comes later finds nothing to do.
@@ -265,12 +270,18 @@ std::shared_future<CpuKernelPtr> CompileService::submit(std::shared_ptr<const Ne
 void CompileService::for_each(std::size_t count, const std::function<void(std::size_t)>& work) {
   if (count == 0) return;
   const auto shared = std::make_shared<SharedWork>(count, work);
+  // Short calls are through before another thread would have woken.
+  constexpr auto kShort = std::chrono::microseconds(50);
+  const auto start = std::chrono::steady_clock::now();
+  std::size_t left = count + 1;
+  while (left > 1 && std::chrono::steady_clock::now() - start < kShort) left = shared->take_one();
+  left = left == 0 ? 0 : left - 1;
   const auto help = [shared]() -> CpuKernelPtr {
     shared->take_all();
     return nullptr;
   };
   try {
-    for (std::size_t k = 1; k < std::min(count, state_->most_threads()); ++k)
+    for (std::size_t k = 1; k < std::min(left, state_->most_threads()); ++k)
       state_->enqueue(Task(help));
   } catch (const std::exception&) {
     // Without help, or with less, it takes longer.
