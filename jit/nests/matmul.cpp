@@ -80,7 +80,8 @@ class MatmulNest {
     const std::size_t batch_dims = flat_ ? 0 : rank - 2;
     const SymExpr rows = base::product(std::span(out_).subspan(batch_dims, rank - 1 - batch_dims));
     const SymExpr columns = out_[rank - 1];
-    const SymExpr column_tiles = ceildiv(columns, kTileColumns);
+    if (reads_rows_of_right(rows)) tile_columns_ = wide_tile(columns);
+    const SymExpr column_tiles = ceildiv(columns, tile_columns_);
     const SymExpr batch = base::product(std::span(out_).first(batch_dims));
     if (packs_each_tile() || copies_each_tile(rows))
       tile_rows_ = larger_tile(rows, batch * column_tiles);
@@ -99,13 +100,13 @@ class MatmulNest {
     const SymExpr tile = next_of(blocks.tiles);
     const SymExpr column_tile = next_of(column_tiles);
     row_begin_ = (next_of(blocks.count) * blocks.tiles + tile) * tile_rows_;
-    column_begin_ = column_tile * kTileColumns;
+    column_begin_ = column_tile * tile_columns_;
     index_.resize(rank);
     if (!flat_) split_batch(rest);
     if (blocks.may_end_early) b_.begin_if(compare(b_, ScalarOp::Lt, row_begin_, rows));
     rows_ = min(tile_rows_, rows - row_begin_);
-    columns_ = min(kTileColumns, columns - column_begin_);
-    acc_ = b_.add_local(accumulator_, tile_rows_ * kTileColumns, tile_rows_ * kTileColumns);
+    columns_ = min(tile_columns_, columns - column_begin_);
+    acc_ = b_.add_local(accumulator_, tile_rows_ * tile_columns_, tile_rows_ * tile_columns_);
     const SymExpr& depth_stride = right_.strides[right_.strides.size() - 2];
     const SymExpr& column_stride = right_.strides.back();
     if (group_ != 1)
@@ -123,7 +124,7 @@ class MatmulNest {
       contract_packed();
     write();
     if (blocks.may_end_early) b_.end_if();
-    const SymExpr products = batch * column_tiles * row_tiles * tile_rows_ * kTileColumns * depth_;
+    const SymExpr products = batch * column_tiles * row_tiles * tile_rows_ * tile_columns_ * depth_;
     b_.nest().work = group_ == kByteGroup ? products : products * 2;
   }
 
@@ -156,6 +157,22 @@ class MatmulNest {
   /// Bytes of an element of operand k.
   std::int64_t bytes_of(std::size_t k) const {
     return static_cast<std::int64_t>(size_of(ctx_.node().input(k).meta().dtype));
+  }
+
+  /// Whether one row is multiplied by rows of a matrix of f32 as they lie, which come from far for it alone.
+  bool reads_rows_of_right(const SymExpr& rows) const {
+    return !panels_ && ctx_.options().target == LowerOptions::Target::Cpu && rows.is_constant(1) &&
+           accumulator_ == DType::F32 && right_.strides.back().is_constant(1);
+  }
+
+  /// Columns of even tiles of an even number, which are longer runs of memory: of 768 by 3072, 64 columns come at half the rate of 256.
+  std::int64_t wide_tile(const SymExpr& columns) const {
+    constexpr std::int64_t kMost = 4 * kTileColumns;
+    constexpr std::int64_t kUnit = 16;
+    if (!columns.is_constant()) return kMost;
+    const std::int64_t tiles = (columns.constant() + 2 * kMost - 1) / (2 * kMost) * 2;
+    const std::int64_t each = (columns.constant() + tiles - 1) / tiles;
+    return std::max(kTileColumns, (each + kUnit - 1) / kUnit * kUnit);
   }
 
   RowBlocks row_blocks(const SymExpr& row_tiles) {
@@ -193,8 +210,8 @@ class MatmulNest {
   }
 
   void contract(const SymExpr& depth, TileOperand a, TileOperand b, bool accumulate) {
-    b_.contract({acc_, accumulator_, tile_rows_, kTileColumns, rows_, columns_, depth, std::move(a),
-                 std::move(b), accumulate});
+    b_.contract({acc_, accumulator_, tile_rows_, tile_columns_, rows_, columns_, depth,
+                 std::move(a), std::move(b), accumulate});
   }
 
   TileOperand right_tile() {
@@ -486,7 +503,7 @@ class MatmulNest {
     const std::size_t rank = out_.size();
     const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Vector);
-    Scalar value = b_.load(acc_, SymExpr(row) * kTileColumns + SymExpr(column));
+    Scalar value = b_.load(acc_, SymExpr(row) * tile_columns_ + SymExpr(column));
     value = b_.convert(value, ctx_.node().output().dtype);
     const SymExpr at = row_begin_ + SymExpr(row);
     if (flat_) {
@@ -517,6 +534,7 @@ class MatmulNest {
   SymExpr digit_stride_;  ///< of digits
   SymExpr row_stride_;
   std::int64_t tile_rows_ = kTileRows;
+  std::int64_t tile_columns_ = kTileColumns;
   NestBufferId acc_ = 0;
   Mask pairs_fit_;
   std::optional<Rest> rest_;

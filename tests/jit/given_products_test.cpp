@@ -48,6 +48,28 @@ TEST(GivenProducts, CopyRowsThatBeginWithinLines) {
   EXPECT_FALSE(copies(given_product("f32[40, 200]", "f32[200, 100]"), 64));
 }
 
+/// One row reads rows of the matrix in long runs: even tiles of an even number, the last of them of any width.
+TEST(GivenProducts, ReadLongRunsForOneRow) {
+  for (const auto& [columns, tile] :
+       {std::pair{64, 64}, {100, 64}, {250, 128}, {500, 256}, {768, 192}, {1100, 192}}) {
+    const ir::Graph graph = given_product("f32[1, 70]", fmt::format("f32[70, {}]", columns));
+    for (const std::int64_t vector_bytes : {16, 32, 64}) {
+      const jit::Program program = jit::lower(graph, {.vector_bytes = vector_bytes});
+      EXPECT_NE(nests_of(program).find(fmt::format("tile 32x{} ", tile)), std::string::npos)
+          << columns << nests_of(program);
+      expect_program_right(graph, program, random_arguments(graph, {}), as_code_of(vector_bytes),
+                           1e-5);
+    }
+  }
+  const ir::Graph open = given_product("f32[1, s0]", "f32[s0, s1]");
+  for (const std::int64_t columns : {1, 40, 256, 700})
+    expect_program_right(open, jit::lower(open, {.vector_bytes = 64}),
+                         random_arguments(open, {33, columns}), as_code_of(64), 1e-5);
+  const ir::Graph batch = given_product("f32[3, 1, 40]", "f32[3, 40, 300]");
+  expect_program_right(batch, jit::lower(batch, {.vector_bytes = 64}), random_arguments(batch, {}),
+                       as_code_of(64), 1e-5);
+}
+
 TEST(GivenProducts, CopyPartsOfEachOfABatch) {
   const ir::Graph graph = given_product("f32[2, 20, 800]", "f32[2, 800, 700]");
   EXPECT_TRUE(copies(graph));
