@@ -344,6 +344,41 @@ TEST(LlvmReduce, CarriedValuesInEveryKindOfLoop) {
   }
 }
 
+/// out[j] = sum of x[k, j] over k: many columns go by at once, those left over by fewer.
+TEST(LlvmReduce, SumsDownColumns) {
+  NestBuilder b("columns");
+  b.nest().size_count = 2;
+  const SymExpr rows = SymExpr::size(0);
+  const SymExpr columns = SymExpr::size(1);
+  const auto x = b.add_global(f32, rows * columns);
+  const auto out = b.add_global(f32, columns);
+  b.set_parallel(b.new_axis(1), 1);
+  const Symbol j = b.begin_for(columns, ForStmt::Kind::Vector);
+  const Symbol k = b.begin_for(rows, ForStmt::Kind::Serial);
+  const Scalar elements[] = {b.load(x, SymExpr(k) * columns + SymExpr(j))};
+  const auto sums = b.reduce(ReduceOp::Sum, f32, elements);
+  b.end_for();
+  b.store(out, j, sums[0]);
+  b.end_for();
+  const Nest nest = b.finish();
+  for (const std::int64_t vector_bytes : {16, 32, 64}) {
+    const CompiledNest code(nest, vector_bytes);
+    for (const std::int64_t down : {0, 1, 3, 70})
+      for (const std::int64_t across : {1, 15, 16, 17, 63, 64, 100, 255, 256, 257, 300, 511, 600}) {
+        auto from = values<float>(down * across);
+        std::vector<float> to(static_cast<std::size_t>(across) + 1, kNaN);
+        code.run({from.data(), to.data()}, {down, across});
+        for (std::int64_t column = 0; column < across; ++column) {
+          float want = 0;
+          for (std::int64_t row = 0; row < down; ++row)
+            want += from[static_cast<std::size_t>(row * across + column)];
+          ASSERT_EQ(to[static_cast<std::size_t>(column)], want) << down << " x " << across;
+        }
+        ASSERT_TRUE(std::isnan(to.back()));
+      }
+  }
+}
+
 TEST(LlvmReduce, TheSameSumForTheSameLengthWhereverItLies) {
   const CompiledNest code = compile_reduction(ReduceOp::Sum, f32, {});
   std::vector<float> x(2000);

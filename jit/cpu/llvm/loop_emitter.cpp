@@ -248,6 +248,15 @@ std::vector<NestEmitter::Values> NestEmitter::vector_loops(
   Values state;
   for (const ForStmt* s : loops) append(state, initial_state(*s, width, 1));
   state = loop(b_.getInt64(0), main_limit, width, state, run(width, false));
+  // Of columns that go by so many, those left over go by fewer first.
+  constexpr unsigned kUsualVectors = 8;
+  constexpr unsigned kRestVectors = 4;
+  if (width > kUsualVectors * base_lanes_) {
+    const unsigned lanes = kRestVectors * base_lanes_;
+    Value* limit = whole(lanes);
+    state = loop(main_limit, limit, lanes, narrowed(state, lanes), run(lanes, false));
+    main_limit = limit;
+  }
   state = narrowed(state, base_lanes_);
   if (main_limit != extent)
     for (Value*& v : state) v = widened(v, base_lanes_);

@@ -280,6 +280,24 @@ bool inlines_math(const LoopShape& shape, unsigned base_lanes) {
   return shape.polynomial == ScalarOp::Exp || shape.polynomial == ScalarOp::Exp2;
 }
 
+bool goes_down_columns(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes) {
+  const bool keeps_little = shape.live <= 2 && shape.polynomials == 0 && !shape.wide;
+  if (!keeps_little || shape.gathers || shape.calls || !loop.reductions.empty() ||
+      !loop.carried.empty() || base_lanes <= kLanesOf16Registers)
+    return false;
+  bool reduces = false;
+  for (const Stmt& statement : *loop.body) {
+    const auto* inside = std::get_if<ForStmt>(&statement.node);
+    if (inside == nullptr) continue;
+    reduces = true;
+    for (const Stmt& each : *inside->body)
+      if (std::holds_alternative<StoreStmt>(each.node) ||
+          std::holds_alternative<ForStmt>(each.node))
+        return false;
+  }
+  return reduces;
+}
+
 unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes,
                     unsigned most_vectors) {
   unsigned vectors = 8;
@@ -295,7 +313,8 @@ unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_l
     vectors = std::min(vectors, 4u);
   }
   if (shape.wide) vectors = std::max(1u, vectors / 2);
-  if (shape.nested) vectors = std::min(vectors, 4u);
+  if (shape.nested)
+    vectors = goes_down_columns(shape, loop, base_lanes) ? 16 : std::min(vectors, 4u);
   if (shape.nested && base_lanes <= kLanesOf16Registers && shape.live > 7) vectors = 1;
   if (shape.gathers) vectors = std::min(vectors, 2u);
   if (shape.calls) vectors = 1;

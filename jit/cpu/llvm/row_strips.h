@@ -44,7 +44,7 @@ struct RowStrips {
   std::int64_t rows = 1;  ///< 1: one at a time, in no phases
   bool is_merged = false;
   unsigned most_vectors =
-      8;  ///< of an iteration of a loop, merged or by itself: sums do not depend on which
+      16;  ///< of an iteration of a loop, merged or by itself: sums do not depend on which
   std::vector<RowPhase> phases;
 
   /// Rows whose scalars and local buffers are held at a time; a power of two.
