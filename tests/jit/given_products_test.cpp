@@ -48,10 +48,15 @@ TEST(GivenProducts, CopyRowsThatBeginWithinLines) {
   EXPECT_FALSE(copies(given_product("f32[40, 200]", "f32[200, 100]"), 64));
 }
 
-/// One row reads rows of the matrix in long runs: even tiles of an even number, the last of them of any width.
-TEST(GivenProducts, ReadLongRunsForOneRow) {
-  for (const auto& [columns, tile] :
-       {std::pair{64, 64}, {100, 64}, {250, 128}, {500, 256}, {768, 192}, {1100, 192}}) {
+/// Few rows read those of the matrix in long runs, the last of them of any width.
+TEST(GivenProducts, ReadLongRunsForFewRows) {
+  for (const auto& [columns, tile] : {std::pair{64, 64},
+                                      {100, 64},
+                                      {250, 128},
+                                      {300, 192},
+                                      {500, 256},
+                                      {768, 192},
+                                      {1100, 192}}) {
     const ir::Graph graph = given_product("f32[1, 70]", fmt::format("f32[70, {}]", columns));
     for (const std::int64_t vector_bytes : {16, 32, 64}) {
       const jit::Program program = jit::lower(graph, {.vector_bytes = vector_bytes});
@@ -59,6 +64,14 @@ TEST(GivenProducts, ReadLongRunsForOneRow) {
           << columns << nests_of(program);
       expect_program_right(graph, program, random_arguments(graph, {}), as_code_of(vector_bytes),
                            1e-5);
+    }
+  }
+  for (const std::int64_t rows : {2, 3}) {
+    const ir::Graph graph = given_product(fmt::format("f32[{}, 70]", rows), "f32[70, 300]");
+    for (const std::int64_t vector_bytes : {16, 32, 64}) {
+      SCOPED_TRACE(fmt::format("{} rows, vectors of {} bytes", rows, vector_bytes));
+      expect_program_right(graph, jit::lower(graph, {.vector_bytes = vector_bytes}),
+                           random_arguments(graph, {}), as_code_of(vector_bytes), 1e-5);
     }
   }
   const ir::Graph open = given_product("f32[1, s0]", "f32[s0, s1]");

@@ -215,8 +215,6 @@ class NestEmitter {
   };
   /// Of a tile those that are whole blocks, those that are left over, or both.
   enum class Columns : std::uint8_t { All, Whole, Rest };
-  void fetch_later_row(const Tile& tile, llvm::Value* k, const BlockColumn& column,
-                       std::size_t vectors);
   unsigned rows_of_rest(const Tile& tile) const;
   void contract_rows(Tile& tile);
   void contract_rows(Tile& tile, unsigned rows, Columns part);
