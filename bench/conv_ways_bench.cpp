@@ -1,4 +1,4 @@
-// The ways of computing a convolution of 3x3, or of 1x3 or 1x5 along a row, on the CPU, and which one the cost model takes: oneDNN's
+// The ways of computing a convolution of 3x3, or of 1x3 or 1x5 along a row, on the CPU, and which one the cost model takes: the
 // direct algorithm or Winograd's. Between two runs so many megabytes are read as a model's other parameters may have.
 #include <algorithm>
 #include <benchmark/benchmark.h>

@@ -113,7 +113,7 @@ class Unit {
 
   const Phases& phases() const { return phases_; }
 
-  /// The operands of a step's library call with sizes put in: what `step` of the schedule is bound with.
+  /// The operands of a step's library call with sizes put in: what `step` of the schedule is bound with. Of values().
   std::vector<jit::LibraryOperand> library_operands(ir::StepId step,
                                                     const base::ExprTable::Values& values) const;
   /// Bytes of parameters, constants and what was made of them.

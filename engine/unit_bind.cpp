@@ -210,7 +210,7 @@ std::vector<jit::LibraryOperand> Unit::library_operands(
   const jit::LibraryCall& call = *program_.kernels[schedule_.record.steps[step].kernel].library;
   std::vector<jit::LibraryOperand> operands;
   operands.reserve(launch.buffers.size());
-  std::uint32_t next = recipes_[step].first_size;
+  std::size_t next = recipes_[step].first_size + launch.sizes.size();
   for (std::size_t k = 0; k < launch.buffers.size(); ++k) {
     const ir::Literal& fixed = fixed_[planner_->roots()[launch.buffers[k]]];
     std::vector<std::int64_t> sizes(seen_by(call, k).sizes.size());
@@ -398,16 +398,19 @@ void Unit::bind_library(ir::StepId begin, ir::StepId end, const base::ExprTable:
   for (ir::StepId step = begin; step < end; ++step)
     if (program_.kernels[schedule_.record.steps[step].kernel].library != nullptr)
       calls.push_back(step);
-  compiler_->for_each(calls.size(), [&](std::size_t k) {
-    const ir::StepId step = calls[k];
-    const jit::ProgramKernel& kernel = program_.kernels[schedule_.record.steps[step].kernel];
-    plan.library[step - begin] =
-        jit::bind_library_call(*kernel.library, library_operands(step, values), plan.threads,
-                               {.verdicts = verdicts_,
-                                .constants = constants_,
-                                .facts = &fixed_facts_,
-                                .bytes = fixed_bytes_});
-  });
+  compiler_->for_each(
+      calls.size(),
+      [&](std::size_t k) {
+        const ir::StepId step = calls[k];
+        const jit::ProgramKernel& kernel = program_.kernels[schedule_.record.steps[step].kernel];
+        plan.library[step - begin] =
+            jit::bind_library_call(*kernel.library, library_operands(step, values), plan.threads,
+                                   {.verdicts = verdicts_,
+                                    .constants = constants_,
+                                    .facts = &fixed_facts_,
+                                    .bytes = fixed_bytes_});
+      },
+      true);
 }
 
 /// Has the library make its code for steps as the stages run them. Workers share what one thread would run whole.
@@ -424,10 +427,13 @@ void Unit::make_library_ready(const BoundSteps& plan) const {
       uses[step].in_parts |= stage.is_partial() || plan.threads > 1;
     }
   const std::vector<std::pair<std::uint32_t, Use>> calls(uses.begin(), uses.end());
-  compiler_->for_each(calls.size(), [&](std::size_t k) {
-    const auto& [step, use] = calls[k];
-    plan.library[step]->make_ready(use.whole, use.in_parts);
-  });
+  compiler_->for_each(
+      calls.size(),
+      [&](std::size_t k) {
+        const auto& [step, use] = calls[k];
+        plan.library[step]->make_ready(use.whole, use.in_parts);
+      },
+      true);
 }
 
 /// Nested plans, and the custom ops and launches of a device first: their arenas and workspaces are buffers of this one.

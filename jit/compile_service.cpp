@@ -267,15 +267,15 @@ std::shared_future<CpuKernelPtr> CompileService::submit(std::shared_ptr<const Ne
   return future;
 }
 
-void CompileService::for_each(std::size_t count, const std::function<void(std::size_t)>& work) {
+void CompileService::for_each(std::size_t count, const std::function<void(std::size_t)>& work,
+                              bool may_be_short) {
   if (count == 0) return;
   const auto shared = std::make_shared<SharedWork>(count, work);
-  // Short calls are through before another thread would have woken.
   constexpr auto kShort = std::chrono::microseconds(50);
   const auto start = std::chrono::steady_clock::now();
-  std::size_t left = count + 1;
-  while (left > 1 && std::chrono::steady_clock::now() - start < kShort) left = shared->take_one();
-  left = left == 0 ? 0 : left - 1;
+  std::size_t left = count;
+  while (may_be_short && left != 0 && std::chrono::steady_clock::now() - start < kShort)
+    left = shared->take_one() - 1;
   const auto help = [shared]() -> CpuKernelPtr {
     shared->take_all();
     return nullptr;

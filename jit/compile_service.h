@@ -75,9 +75,12 @@ class CompileService {
   /// The same on a compile thread with a stack of its own.
   std::shared_future<CpuKernelPtr> submit(std::shared_ptr<const Nest> nest);
 
-  /// Calls `work` with each number below `count`, here and, unless that is soon done, on compile threads that have nothing else to do: what others
+  /// Calls `work` with each number below `count`, here and on compile threads that have nothing else to do: what others
   /// have these compile is not waited for. The first of its exceptions, by number, is thrown when all calls have returned.
-  void for_each(std::size_t count, const std::function<void(std::size_t)>& work);
+  ///
+  /// @param may_be_short  other threads are asked for help only when calls have taken longer here than it takes to wake them
+  void for_each(std::size_t count, const std::function<void(std::size_t)>& work,
+                bool may_be_short = false);
 
   /// False in a build without LLVM, where compile() always throws.
   bool can_compile() const;

@@ -28,8 +28,8 @@ namespace heddle::jit {
 /// with wider ones where more follows than scales and shifts (16 to 64 channels with relu or a hard swish 0.68 to 0.96 of the time on Zen 5; with
 /// nothing behind them as long, on a Xeon 1.05 to 1.5).
 ///
-/// Where the sizes of the result are open, kernels of one element are products whatever their channels: the library makes code for
-/// each size that comes, a fifth of a millisecond for each convolution, and later calls take as long. So are kernels of several elements
+/// Where the sizes of the result are open, kernels of one element are products whatever their channels: oneDNN made code for
+/// each size that came, a fifth of a millisecond for each convolution, and later calls took as long. So are kernels of several elements
 /// of a row by all channels of x, windows of which lie in one piece: rows that overlap (conv_windows.h). The library made code for 1 to
 /// 2.6 ms for each width (480 and 960 to 60 channels by 1 x 3), and later calls take as long. Those that it computes in tiles need no code of their own.
 ///

@@ -2,7 +2,6 @@
 #include "jit/compile_service.h"
 
 #include <atomic>
-#include <barrier>
 #include <chrono>
 #include <future>
 #include <gtest/gtest.h>
@@ -159,44 +158,35 @@ TEST_F(CompileServiceTest, DumpsShowEveryStage) {
   EXPECT_NE(read(stem + ".opt.ll").find("heddle_kernel"), std::string::npos);
 }
 
-/// The first call takes so long that other threads are asked for help.
-void take_long(std::size_t k) {
-  if (k == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
-}
-
-TEST_F(CompileServiceTest, ForEachHasHelpWhereCallsTakeLong) {
+/// Two calls that wait for each other, so that one thread alone would never be done.
+TEST_F(CompileServiceTest, ForEachHasHelp) {
   CompileOptions two = options();
   two.threads = 2;
   CompileService service(two);
-  std::barrier meeting(2);
-  service.for_each(3, [&](std::size_t k) {
-    take_long(k);
-    if (k != 0) meeting.arrive_and_wait();  // for ever, unless both run at once
+  std::atomic<int> here{0};
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  service.for_each(2, [&](std::size_t) {
+    ++here;
+    while (here != 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    EXPECT_EQ(here, 2);
   });
 }
 
 TEST_F(CompileServiceTest, ForEachCallsWithEachNumberOnce) {
   CompileService service(options());
-  for (const std::size_t count : {0, 1, 2, 100}) {
-    std::vector<std::atomic<int>> calls(count);
-    service.for_each(count, [&](std::size_t k) {
-      take_long(k);
-      ++calls[k];
-    });
-    for (const std::atomic<int>& number : calls) EXPECT_EQ(number, 1) << count;
-  }
+  for (const std::size_t count : {0, 1, 2, 100, 100'000})
+    for (const bool may_be_short : {false, true}) {
+      std::vector<std::atomic<int>> calls(count);
+      service.for_each(count, [&](std::size_t k) { ++calls[k]; }, may_be_short);
+      for (const std::atomic<int>& number : calls) EXPECT_EQ(number, 1) << count;
+    }
 }
 
 TEST_F(CompileServiceTest, ForEachWithinForEachAndOfManyThreadsAtOnce) {
   CompileService service(options());
   std::atomic<int> calls{0};
   const auto call = [&] {
-    service.for_each(8, [&](std::size_t) {
-      service.for_each(8, [&](std::size_t k) {
-        take_long(k);
-        ++calls;
-      });
-    });
+    service.for_each(8, [&](std::size_t) { service.for_each(8, [&](std::size_t) { ++calls; }); });
   };
   {
     const std::jthread other(call);
@@ -209,7 +199,6 @@ TEST_F(CompileServiceTest, ForEachThrowsTheFirstErrorWhenAllCallsHaveReturned) {
   CompileService service(options());
   std::atomic<int> calls{0};
   const auto call = [&](std::size_t k) {
-    take_long(k);
     ++calls;
     if (k % 2 == 1) throw std::runtime_error(std::to_string(k));
   };

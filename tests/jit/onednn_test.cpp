@@ -10,11 +10,13 @@
 #include "jit/cpu/onednn/problem.h"
 #include "jit/cpu/onednn/winograd.h"
 #include "jit/library_choice.h"
+#include "tests/jit/random_floats.h"
 
 namespace heddle::jit {
 namespace {
 
 using Ints = std::vector<std::int64_t>;
+using tests::random_floats;
 
 LibraryCall conv_call() {
   LibraryCall call;
@@ -106,18 +108,83 @@ TEST(OneDnn, InfiniteWeightsMeetNoPadding) {
   std::vector<float> weights(std::size_t{kChannels} * kChannels * 9, 1.0f);
   weights[0] = std::numeric_limits<float>::infinity();
   const std::vector<float> x(std::size_t{6} * 6 * kChannels, 1.0f);
+  for (const bool winograd : {false, true}) {
+    call.winograd = winograd;
+    std::vector<float> y(x.size(), 0.0f);
+    const auto bound =
+        onednn::bind(call,
+                     std::vector<LibraryOperand>{
+                         {image}, {{kChannels, kChannels, 3, 3}, weights.data()}, {image}},
+                     1);
+    run_range(*bound, x, weights, y, 0, bound->extent());
+    for (std::size_t column = 0; column < 6; ++column)
+      EXPECT_EQ(y[column * kChannels], (column == 0 || column == 5 ? 4 : 6) * kChannels) << column;
+    EXPECT_EQ(y[1], 4 * kChannels);
+    EXPECT_EQ(y[7 * kChannels], std::numeric_limits<float>::infinity());
+    EXPECT_EQ(y[7 * kChannels + 1], 9 * kChannels);
+  }
+}
+
+/// Finite weights that become infinite with the scales of what follows.
+TEST(OneDnn, WeightsThatScalesMakeInfiniteMeetNoPadding) {
+  LibraryCall call = conv_call();
+  call.attrs["channels_last"] = true;
+  constexpr std::int64_t kChannels = 32;
+  const Ints image{1, 6, 6, kChannels};
+  const std::vector<float> weights(std::size_t{kChannels} * kChannels * 9, 1e30f);
+  const std::vector<float> scales(kChannels, 1e30f);
+  const std::vector<float> x(std::size_t{6} * 6 * kChannels, 1.0f);
   std::vector<float> y(x.size(), 0.0f);
-  call.winograd = false;
-  const auto bound = onednn::bind(
-      call,
-      std::vector<LibraryOperand>{{image}, {{kChannels, kChannels, 3, 3}, weights.data()}, {image}},
-      1);
-  run_range(*bound, x, weights, y, 0, bound->extent());
-  for (std::size_t column = 0; column < 6; ++column)
-    EXPECT_EQ(y[column * kChannels], (column == 0 || column == 5 ? 4 : 6) * kChannels) << column;
-  EXPECT_EQ(y[1], 4 * kChannels);
-  EXPECT_EQ(y[7 * kChannels], std::numeric_limits<float>::infinity());
-  EXPECT_EQ(y[7 * kChannels + 1], 9 * kChannels);
+  call.epilogue = {{.kind = EpilogueOp::Kind::Scale, .operand = 2}};
+  const std::vector<LibraryOperand> operands{{image},
+                                             {{kChannels, kChannels, 3, 3}, weights.data()},
+                                             {{kChannels}, scales.data()},
+                                             {image}};
+  const auto bound = onednn::bind(call, operands, 1);
+  std::vector<char> scratch(static_cast<std::size_t>(bound->scratch_bytes()) + 64);
+  void* const aligned =
+      reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64);
+  void* const buffers[] = {const_cast<float*>(x.data()), const_cast<float*>(weights.data()),
+                           const_cast<float*>(scales.data()), y.data()};
+  bound->run(buffers, 0, bound->extent(), aligned);
+  EXPECT_TRUE(std::ranges::all_of(
+      y, [](float value) { return value == std::numeric_limits<float>::infinity(); }));
+}
+
+/// The same weights of one group and of two, and sizes that are alike: each has panels of its own.
+TEST(OneDnn, GroupsHavePanelsOfTheirOwn) {
+  constexpr std::int64_t kResults = 32, kChannels = 12, kTaps = 9;
+  const std::vector<float> weights = random_floats(std::size_t{kResults} * kChannels * kTaps, 5);
+  std::vector<std::unique_ptr<BoundLibraryCall>> kept;
+  for (const std::int64_t groups : {1, 2, 4}) {
+    LibraryCall call = conv_call();
+    call.attrs["channels_last"] = true;
+    call.attrs["groups"] = groups;
+    call.winograd = false;
+    const Ints from{1, 5, 5, groups * kChannels};
+    const Ints to{1, 5, 5, kResults};
+    const std::vector<LibraryOperand> operands{
+        {from}, {{kResults, kChannels, 3, 3}, weights.data()}, {to}};
+    kept.push_back(onednn::bind(call, operands, 1));
+    const std::vector<float> x =
+        random_floats(static_cast<std::size_t>(25 * groups * kChannels), 6);
+    std::vector<float> y(25 * kResults);
+    run_range(*kept.back(), x, weights, y, 0, kept.back()->extent());
+    for (std::int64_t m = 0; m < kResults;
+         ++m) {  // of the position in the middle, which sees no padding
+      double want = 0;
+      for (std::int64_t tap = 0; tap < kTaps; ++tap)
+        for (std::int64_t c = 0; c < kChannels; ++c) {
+          const std::int64_t position = (1 + tap / 3) * 5 + 1 + tap % 3;
+          const std::int64_t channel = m / (kResults / groups) * kChannels + c;
+          want += static_cast<double>(
+                      x[static_cast<std::size_t>(position * groups * kChannels + channel)]) *
+                  weights[static_cast<std::size_t>((m * kChannels + c) * kTaps + tap)];
+        }
+      EXPECT_NEAR(y[static_cast<std::size_t>(12 * kResults + m)], want, 1e-4)
+          << groups << ", " << m;
+    }
+  }
 }
 
 struct Shape {

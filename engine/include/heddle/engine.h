@@ -104,8 +104,8 @@ struct EngineOptions {
   /// cost model expects to be the fastest, which a library never is; meanwhile those that may be are timed on the device
   /// in the background, and calls then take the fastest. What was measured is kept in cache_dir. The variants round differently. Nothing:
   /// HEDDLE_AUTOTUNE, 0 or 1, else they are timed on a real device and not on a simulated one.
-  /// On the CPU, where it is asked for: convolutions of 3 x 3, and of 3 or 5 elements along a row or a column, are computed directly, by
-  /// oneDNN, or by Winograd's algorithm, as a cost model says, until both were timed in the same way, by one thread.
+  /// On the CPU, where it is asked for: convolutions of 3 x 3, and of 3 or 5 elements along a row or a column, are computed directly
+  /// or by Winograd's algorithm, as a cost model says, until both were timed in the same way, by one thread.
   std::optional<bool> autotune{};
   /// CUDA: the caller's context (a CUcontext), which outlives the engine and its tensors; null: the primary one.
   void* context = nullptr;

@@ -293,8 +293,8 @@ void NestEmitter::contract_columns(const Tile& tile, Value* row, unsigned rows, 
     });
   }
   if (part == Columns::Whole) return;
-  // Tiles before the last leave over nothing.
-  if (tile.last && tile.s.tile_columns % width == 0) {
+  // Of tiles in a row, those before the last leave over nothing.
+  if (tile.last && (tile.s.columns.is_constant() || tile.s.tile_columns % width == 0)) {
     const auto left = static_cast<unsigned>(*tile.last) % width;
     const unsigned lanes = left % tile.lanes;
     Value* mask = lanes == 0 ? nullptr : first_lanes(b_.getContext(), tile.lanes, lanes);

@@ -280,6 +280,16 @@ bool inlines_math(const LoopShape& shape, unsigned base_lanes) {
   return shape.polynomial == ScalarOp::Exp || shape.polynomial == ScalarOp::Exp2;
 }
 
+namespace {
+
+/// Whether neighbours along `axis` are neighbours in memory.
+bool is_next_to_next(const SymExpr& index, Symbol axis) {
+  const auto linear = index.linear_in(axis);
+  return linear && linear->coefficient.is_constant(1);
+}
+
+}  // namespace
+
 bool goes_down_columns(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes) {
   const bool keeps_little = shape.live <= 2 && shape.polynomials == 0 && !shape.wide;
   if (!keeps_little || shape.gathers || shape.calls || !loop.reductions.empty() ||
@@ -290,10 +300,14 @@ bool goes_down_columns(const LoopShape& shape, const ForStmt& loop, unsigned bas
     const auto* inside = std::get_if<ForStmt>(&statement.node);
     if (inside == nullptr) continue;
     reduces = true;
-    for (const Stmt& each : *inside->body)
-      if (std::holds_alternative<StoreStmt>(each.node) ||
+    for (const Stmt& each : *inside->body) {
+      const auto* load = std::get_if<LoadStmt>(&each.node);
+      const bool goes_on = load == nullptr || !load->index.mentions(loop.axis) ||
+                           is_next_to_next(load->index, loop.axis);
+      if (!goes_on || std::holds_alternative<StoreStmt>(each.node) ||
           std::holds_alternative<ForStmt>(each.node))
         return false;
+    }
   }
   return reduces;
 }
@@ -320,7 +334,9 @@ unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_l
   if (shape.calls) vectors = 1;
   vectors = std::min(vectors, most_vectors);
   if (const auto most = upper_bound(loop.extent)) {
-    while (vectors > 1 && *most < static_cast<std::int64_t>(vectors * base_lanes)) vectors /= 2;
+    // Of columns that are fewer than 16 vectors, 8 would leave over more than 4 do.
+    while (vectors > 1 && *most < static_cast<std::int64_t>(vectors * base_lanes))
+      vectors /= vectors == 16 ? 4 : 2;
   }
   return vectors * base_lanes;
 }

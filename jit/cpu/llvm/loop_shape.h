@@ -53,8 +53,9 @@ inline constexpr unsigned kLanesOf16Registers = 8;
 /// and a sigmoid where a call's operands and results fill the registers.
 bool inlines_math(const LoopShape& shape, unsigned base_lanes);
 
-/// Whether each lane goes through a loop of its own, writes nothing in it and keeps little meanwhile, as sums down the columns of a matrix do: what an iteration of those
-/// reads is a run of memory, and long runs come faster (2 MB by runs of 1 KiB, 4 KiB apart, at 96 GB/s, of 256 bytes at 55; Zen 5).
+/// Whether each lane goes through a loop of its own, writes nothing in it and keeps little meanwhile, as sums down the columns of a
+/// matrix do: what an iteration reads is a run of memory, and long runs come faster (2 MB by runs of 1 KiB, 4 KiB apart, at 96 GB/s,
+/// of 256 bytes at 55; Zen 5).
 bool goes_down_columns(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes);
 
 /// Elements of an iteration of the main loop: `base_lanes` times 1, 2, 4 or 8, 16 where it goes down columns, and no more than `most_vectors`. Sums

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <dlfcn.h>
 #include <memory>
@@ -43,15 +45,16 @@ void stay_on_this_thread() {
 
 /// What may be among weights, as bits of a number.
 constexpr std::uint8_t kSubnormals = 1;
-constexpr std::uint8_t kInfinities = 2;  ///< or NaN
+constexpr std::uint8_t kHuge = 2;  ///< kHugeWeight or more, infinite or NaN
+constexpr float kHugeWeight = 0x1p60f;
 
 std::uint8_t kinds_of(const float* values, std::int64_t count) {
   using Bits = std::uint32_t __attribute__((vector_size(64), aligned(4)));
   constexpr std::uint32_t kLeastNormal = 0x00800000;
-  constexpr std::uint32_t kInfinity = 0x7f800000;
+  constexpr auto kHugeBits = std::bit_cast<std::uint32_t>(kHugeWeight);
   constexpr std::int64_t kLanes = sizeof(Bits) / sizeof(float);
   Bits subnormal{};
-  Bits infinite{};
+  Bits huge{};
   Bits bits{};
   for (std::int64_t k = 0; k < count; k += kLanes) {
     bits = Bits{};
@@ -59,12 +62,12 @@ std::uint8_t kinds_of(const float* values, std::int64_t count) {
                 static_cast<std::size_t>(std::min(kLanes, count - k)) * sizeof(float));
     const Bits magnitude = (bits << 1) >> 1;  // zero less one wraps to the largest number
     subnormal |= magnitude - 1 < kLeastNormal - 1;
-    infinite |= magnitude >= kInfinity;
+    huge |= magnitude >= kHugeBits;
   }
   std::uint8_t kinds = 0;
   for (std::int64_t lane = 0; lane < kLanes; ++lane) {
     if (subnormal[lane] != 0) kinds |= kSubnormals;
-    if (infinite[lane] != 0) kinds |= kInfinities;
+    if (huge[lane] != 0) kinds |= kHuge;
   }
   return kinds;
 }
@@ -171,8 +174,8 @@ class Biases {
 /// A convolution and its epilogue, which run whole or in parts that several threads may take.
 ///
 /// What scales and shifts channels first by vectors that are the same in each run becomes part of the weights and the
-/// bias, and weights are kept from being subnormal. A tensor added next is summed into by the primitive. The rest
-/// runs on each part's result while it lies in the cache: oneDNN's own relu would turn NaN into 0.
+/// bias, and weights are kept from being subnormal. A tensor added next is summed into by the kernel. The rest
+/// runs on each part's result, or each block's of a kernel of ours, while it lies in the cache: oneDNN's own relu would turn NaN into 0.
 class Convolution final : public BoundLibraryCall {
  public:
   Convolution(const LibraryCall& call, std::span<const LibraryOperand> operands, int threads,
@@ -189,9 +192,8 @@ class Convolution final : public BoundLibraryCall {
     take_sum();
     lift_subnormals(operands);
     join_lines(operands);
-    choose(call.winograd && weights_.data != nullptr && has_products(problem_)
-               ? choice_of(problem_, ways)
-               : std::nullopt);
+    takes_any_ = weights_.data != nullptr && has_products(problem_) && has_tame_weights();
+    choose(call.winograd && takes_any_ ? choice_of(problem_, ways) : std::nullopt);
     try {
       prepare(threads);
       if (is_winograd(algorithm_)) make_ready(true, true);
@@ -236,7 +238,7 @@ class Convolution final : public BoundLibraryCall {
 
   std::int64_t scratch_bytes() const override { return saved_offset_ + saves() * saved_bytes_; }
 
-  /// Of what the library makes of one problem: a description, and code where it runs. Measured over many sizes.
+  /// Of what is made of one problem: by the library a description, and code where it runs. Measured over many sizes.
   static constexpr std::int64_t kKernelBytes = std::int64_t{16} << 10;
 
   std::int64_t held_bytes() const override {
@@ -274,13 +276,16 @@ class Convolution final : public BoundLibraryCall {
     // The library knows tiles of 4 x 4 alone.
     const auto form = form_of(problem_, algorithm_);
     if (!form || (*form != kTiles4 && !has_winograd(problem_))) algorithm_ = Algorithm::Direct;
-    if (algorithm_ == Algorithm::Direct && may_be_windows()) algorithm_ = Algorithm::Windows;
+    if (algorithm_ == Algorithm::Direct && takes_any_ && has_windows(problem_) &&
+        suits_windows(problem_))
+      algorithm_ = Algorithm::Windows;
   }
 
-  bool may_be_windows() const {
-    return weights_.data != nullptr && has_products(problem_) && has_windows(problem_) &&
-           suits_windows(problem_) &&
-           (kinds_of(weights_, elements_of(problem_.weights)) & kInfinities) == 0;
+  /// Whether weights stay finite when they are scaled: kernels of ours multiply padding by them.
+  bool has_tame_weights() const {
+    return (kinds_of(weights_, elements_of(problem_.weights)) & kHuge) == 0 &&
+           std::ranges::all_of(weights_.scale,
+                               [](float scale) { return std::abs(scale) < kHugeWeight; });
   }
 
   /// Takes operations on channels from the front of the epilogue into the weights and the bias.
@@ -528,6 +533,7 @@ class Convolution final : public BoundLibraryCall {
   std::size_t result_buffer_;
   std::optional<LibraryChoice> choice_;  ///< nothing: there is one algorithm
   Algorithm algorithm_ = Algorithm::Direct;
+  bool takes_any_ = false;  ///< no algorithm is ruled out by what the weights are
   FixedWeights weights_;
   std::vector<float> bias_;             ///< with what was folded into it; empty: the operand's
   std::optional<std::uint32_t> added_;  ///< the operand that is summed into first

@@ -19,6 +19,9 @@ namespace heddle::jit::onednn {
 
 namespace {
 
+/// Of what runs Winograd's and the direct algorithm: measurements of other versions do not hold.
+constexpr const char* kKernelsVersion = "2";
+
 using dnnl::memory;
 
 dnnl::engine& cpu_engine() {
@@ -75,7 +78,7 @@ class PackedParameters {
   std::shared_ptr<const memory> find_or_make(const std::string& how, const FixedWeights& weights,
                                              const memory::desc& given, const memory::desc& wanted,
                                              Make make) {
-    if (std::shared_ptr<const memory> held = find(weights, wanted)) return held;
+    if (std::shared_ptr<const memory> held = find(how, weights, wanted)) return held;
     // Others may make the same meanwhile: the first is kept.
     const std::vector<std::size_t> bytes{wanted.get_size()};
     const bool is_kept = weights.constants != nullptr && bytes[0] >= ConstantCache::kLeastBytes;
@@ -84,13 +87,13 @@ class PackedParameters {
       key = key_of(how, weights, given, wanted);
       const std::vector<ConstantCache::Piece> found = weights.constants->find(key, bytes);
       give_back_source(weights, given);  // the key may have come of its bytes
-      if (!found.empty()) return add(weights, memory_at(found[0], wanted));
+      if (!found.empty()) return add(how, weights, memory_at(found[0], wanted));
     }
     const std::unique_ptr<float[]> scaled = scaled_copy(weights, given);
     const std::shared_ptr<memory> made = memory_at(base::lasting_memory(wanted.get_size()), wanted);
     make(scaled == nullptr ? const_cast<float*>(weights.data) : scaled.get(), *made);
     give_back_source(weights, given);
-    std::shared_ptr<const memory> packed = add(weights, made);
+    std::shared_ptr<const memory> packed = add(how, weights, made);
     if (is_kept && packed == made)
       weights.constants->store(std::move(key), {{packed, packed->get_data_handle()}}, bytes);
     return packed;
@@ -106,31 +109,36 @@ class PackedParameters {
 
  private:
   struct Entry {
+    std::string how;
     std::vector<FixedWeights::Factor> factors;
     std::weak_ptr<const memory> packed;
   };
 
-  std::shared_ptr<const memory> find(const FixedWeights& weights, const memory::desc& wanted) {
+  std::shared_ptr<const memory> find(const std::string& how, const FixedWeights& weights,
+                                     const memory::desc& wanted) {
     const std::lock_guard lock(mutex_);
-    return held(weights, wanted);
+    return held(how, weights, wanted);
   }
   /// `packed`, or the same where it was added before.
-  std::shared_ptr<const memory> add(const FixedWeights& weights,
+  std::shared_ptr<const memory> add(const std::string& how, const FixedWeights& weights,
                                     std::shared_ptr<const memory> packed) {
     const std::lock_guard lock(mutex_);
-    if (std::shared_ptr<const memory> before = held(weights, packed->get_desc())) return before;
+    if (std::shared_ptr<const memory> before = held(how, weights, packed->get_desc()))
+      return before;
     std::erase_if(entries_, [](const auto& entry) { return all_expired(entry.second); });
-    entries_[weights.data].push_back({weights.factors, packed});
+    entries_[weights.data].push_back({how, weights.factors, packed});
     return packed;
   }
   /// Under `mutex_`; null: there is none.
-  std::shared_ptr<const memory> held(const FixedWeights& weights,
+  std::shared_ptr<const memory> held(const std::string& how, const FixedWeights& weights,
                                      const memory::desc& wanted) const {
     const auto known = entries_.find(weights.data);
     if (known == entries_.end()) return nullptr;
     for (const Entry& entry : known->second) {
       std::shared_ptr<const memory> packed = entry.packed.lock();
-      if (packed && entry.factors == weights.factors && packed->get_desc() == wanted) return packed;
+      if (packed && entry.how == how && entry.factors == weights.factors &&
+          packed->get_desc() == wanted)
+        return packed;
     }
     return nullptr;
   }
@@ -381,6 +389,14 @@ std::string name_of_weights(const WinogradKernel& kernel) {
          ") version 2, instruction set " + std::to_string(static_cast<int>(kernel.isa));
 }
 
+/// What pack_window_weights() makes, which the sizes of its result do not tell: to be changed with it.
+std::string name_of_panels(const Problem& problem, KernelIsa isa) {
+  const bool has_groups = problem.weights.size() > problem.result.size();
+  return "panels of windows version 1, groups " +
+         std::to_string(has_groups ? problem.weights[0] : 1) + ", instruction set " +
+         std::to_string(static_cast<int>(isa));
+}
+
 }  // namespace
 
 std::shared_ptr<const float> winograd_weights_of(const Problem& problem,
@@ -398,9 +414,8 @@ std::shared_ptr<const float> window_weights_of(const Problem& problem,
                                                const FixedWeights& weights) {
   const KernelIsa isa = kernel_isas().front();
   const std::shared_ptr<const memory> held = PackedParameters::instance().find_or_make(
-      "panels of windows, instruction set " + std::to_string(static_cast<int>(isa)), weights,
-      plain(problem.weights), plain(window_weights(problem, isa)),
-      [&](const float* from, memory& packed) {
+      name_of_panels(problem, isa), weights, plain(problem.weights),
+      plain(window_weights(problem, isa)), [&](const float* from, memory& packed) {
         pack_window_weights(problem, from, static_cast<float*>(packed.get_data_handle()), isa);
       });
   return {held, static_cast<const float*>(held->get_data_handle())};
@@ -410,7 +425,8 @@ std::string version() {
   const dnnl::version_t* version = dnnl::version();
   return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
          std::to_string(version->patch) + " isa " +
-         std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa()));
+         std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa())) + " and kernels of ours " +
+         kKernelsVersion;
 }
 
 std::size_t packed_parameters() { return PackedParameters::instance().live(); }

@@ -30,7 +30,7 @@ Problem problem_of(const LibraryCall& call, std::span<const LibraryOperand> oper
 
 /// How a convolution is computed.
 enum class Algorithm : std::uint8_t {
-  Direct,
+  Direct,         ///< by the library
   Winograd,       ///< Winograd's
   SmallWinograd,  ///< in smaller tiles: more products, and half the weights
   Windows,        ///< the direct one by a kernel of ours, where that takes the problem (windows.h)

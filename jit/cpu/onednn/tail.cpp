@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "jit/cpu/onednn/vectors.h"
+
 namespace heddle::jit::onednn {
 
 namespace {
@@ -199,11 +201,9 @@ void unblock_plain(const float* blocked, const float* added, std::span<const Tai
 
 const Loops& loops() {
   static const Loops chosen = [] {
-    const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-    if (wide) return Loops{tail_avx512, unblock_avx512};
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-      return Loops{tail_avx2, unblock_avx2};
+    const KernelIsa isa = kernel_isas().front();
+    if (isa == KernelIsa::Avx512) return Loops{tail_avx512, unblock_avx512};
+    if (isa == KernelIsa::Avx2) return Loops{tail_avx2, unblock_avx2};
     return Loops{tail_plain, unblock_plain};
   }();
   return chosen;

@@ -4,7 +4,6 @@
 #include <array>
 #include <optional>
 #include <type_traits>
-#include <vector>
 
 namespace heddle::jit::onednn {
 
