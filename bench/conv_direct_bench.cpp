@@ -2,6 +2,7 @@
 // `made_us` is taken at each new size. One thread; gigaflops count products with padding too.
 #include <benchmark/benchmark.h>
 #include <chrono>
+#include <dlfcn.h>
 #include <vector>
 
 #include "jit/cpu/onednn/primitive.h"
@@ -71,7 +72,15 @@ void windows(benchmark::State& state) {
   count(state, p);
 }
 
+/// oneDNN's loops run on OpenMP's threads.
+void stay_on_this_thread() {
+  using SetThreads = void (*)(int);
+  if (const auto set = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads")))
+    set(1);
+}
+
 void library(benchmark::State& state) {
+  stay_on_this_thread();
   const Problem p = kConvs[state.range(0)].problem();
   Operands o(p);
   const FixedWeights weights{.data = o.weights.data()};
