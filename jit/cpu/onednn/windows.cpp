@@ -17,6 +17,7 @@ using namespace windows;
 /// Channels of a part of a panel times its vectors: 32 KiB with AVX-512, 16 KiB with AVX2, which stay in the first-level cache while all tiles of a
 /// block pass over them.
 constexpr std::int64_t kPartRows = 512;
+
 /// Positions of a tile, by the vectors of a panel: their sums stay in registers, and where they read x, one address each, too.
 template <typename Isa>
 constexpr std::array<int, Isa::kVectors> kRowsOf{};
@@ -47,6 +48,21 @@ struct Columns {
   std::int64_t step;  ///< from a position to the next
   bool whole;         ///< all columns of the panel are there
 };
+
+/// Sums of columns from `c` on, and what is added to them, to their place in the position at `at`.
+template <typename Vector>
+HEDDLE_INLINE void put(Vector& sums, const Columns& columns, std::int64_t at, std::int64_t c) {
+  Vector other{};
+  if (columns.bias != nullptr) {
+    load(other, columns.bias + c);
+    sums += other;
+  }
+  if (columns.added != nullptr) {
+    load(other, columns.added + at + c);
+    sums += other;
+  }
+  store(columns.out + at + c, sums);
+}
 
 /// Adds a part of a panel, `weights`, for slots [slot, slot + Rows) to their sums; the last part brings them to their places.
 template <typename Isa, int Rows, int Vectors>
@@ -98,16 +114,7 @@ HEDDLE_INLINE void multiply(const Scratch& scratch, const Part& part, bool joine
       const std::int64_t at =
           scratch.block->place[static_cast<std::size_t>(slot + r)] * columns.step;
 #pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v) {
-        Vector other{};
-        if (columns.bias != nullptr) load(other, columns.bias + v * kLanes);
-        acc[r][v] += other;
-        if (columns.added != nullptr) {
-          load(other, columns.added + at + v * kLanes);
-          acc[r][v] += other;
-        }
-        store(columns.out + at + v * kLanes, acc[r][v]);
-      }
+      for (int v = 0; v < Vectors; ++v) put(acc[r][v], columns, at, v * kLanes);
     }
     return;
   }
@@ -186,21 +193,12 @@ HEDDLE_INLINE void multiply_panel(const Shape& s, const Scratch& scratch, const 
       });
 }
 
-/// A `Vector` of sums and what is added to them, column `c` of the position at `at`, to its place.
 template <typename Vector>
-HEDDLE_INLINE void put(const float* sums, const Columns& columns, std::int64_t at, std::int64_t c) {
+HEDDLE_INLINE void put_at(const float* sums, const Columns& columns, std::int64_t at,
+                          std::int64_t c) {
   Vector value;
   load(value, sums + c);
-  Vector other{};
-  if (columns.bias != nullptr) {
-    load(other, columns.bias + c);
-    value += other;
-  }
-  if (columns.added != nullptr) {
-    load(other, columns.added + at + c);
-    value += other;
-  }
-  store(columns.out + at + c, value);
+  put(value, columns, at, c);
 }
 
 /// The sums of `count` columns, not all of a panel's, to their places.
@@ -213,10 +211,10 @@ HEDDLE_INLINE void put_some(const Scratch& scratch, std::int64_t panel, std::int
     const float* sums = scratch.sums + slot * panel;
     std::int64_t c = 0;
     for (; c + Isa::kLanes <= count; c += Isa::kLanes)
-      put<typename Isa::Vector>(sums, columns, at, c);
+      put_at<typename Isa::Vector>(sums, columns, at, c);
     for (; c + Isa::kLanes / 2 <= count; c += Isa::kLanes / 2)
-      put<typename Isa::HalfVector>(sums, columns, at, c);
-    for (; c < count; ++c) put<One>(sums, columns, at, c);
+      put_at<typename Isa::HalfVector>(sums, columns, at, c);
+    for (; c < count; ++c) put_at<One>(sums, columns, at, c);
   }
 }
 
