@@ -1,5 +1,5 @@
 // Steps one after another, each of which reads what the one before it wrote, piece by piece: a piece of each in turn, so that what
-// lies between them stays in the second-level caches, where all of it would go through a larger cache or memory.
+// lies between them stays in the second-level caches, where all of it would go through memory.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 namespace heddle::engine {
 
 /// Cuts stages of one step into stages of some of its iterations, in another order, where
-///   - an intermediate between two such steps is larger than half of the caches of the plan's threads together, and
+///   - an intermediate between two such steps is larger than a few times the caches of the plan's threads together, and
 ///   - the pieces' footprints (jit/footprint.h) say that few of it are waited for at a time.
+/// Each worker has pieces of its own share of a step's iterations, so that what it wrote is in its own cache when it reads that.
 /// A piece runs after all pieces of earlier steps that write what it touches or touch what it writes: bytes of an arena that
 /// several buffers share in turn count too, so that the plan of memory holds as it is. Constants that each piece reads again
 /// must be small beside it. Plans on the CPU without donated arguments only.

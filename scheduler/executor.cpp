@@ -103,33 +103,43 @@ class Steps {
   Steps(const BoundStep* all, const BoundStage& stage) : first_(all + stage.first), stage_(stage) {}
 
   std::uint32_t count() const { return stage_.count; }
-  std::int64_t work(std::uint32_t k) const {
-    if (!stage_.is_partial()) return first_[k].work;
-    const double share = static_cast<double>(extent(k)) / static_cast<double>(first_[k].extent);
-    return static_cast<std::int64_t>(static_cast<double>(first_[k].work) * share);
-  }
-  /// How many parts step `k` is cut into.
+  std::int64_t work(std::uint32_t k) const { return first_[k].work / stage_.pieces; }
+  /// How many parts the iterations of step `k` are cut into; of a piece, as many for each worker.
   std::int64_t parts(std::uint32_t k, int threads) const {
     const std::int64_t by_work = std::max<std::int64_t>(1, work(k) / kPartWork);
-    return std::max<std::int64_t>(1, std::min({extent(k), by_work, std::int64_t{threads} * 8}));
+    const std::int64_t extent = first_[k].extent / stage_.pieces;
+    const std::int64_t parts = std::min({extent, by_work, std::int64_t{threads} * 8});
+    if (!stage_.is_partial()) return std::max<std::int64_t>(1, parts);
+    return std::max<std::int64_t>(1, parts / threads) * threads;
   }
-  void run(std::uint32_t k, bool backwards, int worker, std::int32_t* status) const {
-    run_iterations(first_[k], stage_.begin, stage_.begin + extent(k), backwards, worker, status);
+  void run(std::uint32_t k, bool backwards, int threads, std::int32_t* status) const {
+    if (!stage_.is_partial()) {
+      run_iterations(first_[k], 0, first_[k].extent, backwards, 0, status);
+      return;
+    }
+    for (int worker = 0; worker < threads; ++worker) {
+      const Iterations own = piece_of(first_[k].extent, stage_, worker, threads);
+      run_iterations(first_[k], own.begin, own.end, backwards, 0, status);
+    }
   }
+  /// A part of `parts` in all, by a worker of `threads`.
   void run_part(std::uint32_t k, std::int64_t part, std::int64_t parts, bool backwards, int worker,
-                std::int32_t* status) const {
-    run_iterations(first_[k], bound_of(k, part, parts), bound_of(k, part + 1, parts), backwards,
+                int threads, std::int32_t* status) const {
+    Iterations all{0, first_[k].extent};
+    if (stage_.is_partial()) {
+      parts /= threads;
+      all = piece_of(first_[k].extent, stage_, static_cast<int>(part / parts), threads);
+      part %= parts;
+    }
+    run_iterations(first_[k], bound_of(all, part, parts), bound_of(all, part + 1, parts), backwards,
                    worker, status);
   }
 
  private:
-  std::int64_t extent(std::uint32_t k) const {
-    return stage_.is_partial() ? stage_.end - stage_.begin : first_[k].extent;
-  }
   /// Where a part begins. Longer parts lie among shorter ones, so that workers with as many parts have as many iterations, give or
   /// take one.
-  std::int64_t bound_of(std::uint32_t k, std::int64_t part, std::int64_t parts) const {
-    return stage_.begin + extent(k) / parts * part + extent(k) % parts * part / parts;
+  static std::int64_t bound_of(const Iterations& all, std::int64_t part, std::int64_t parts) {
+    return all.begin + all.size() / parts * part + all.size() % parts * part / parts;
   }
 
   const BoundStep* first_ = nullptr;
@@ -266,7 +276,7 @@ void Crew::work_on_parts_of(int owner, int worker, std::int32_t* status) {
       const std::int64_t parts = steps_.parts(k, threads_);
       const PartRange own = own_parts(k, parts, owner, threads_);
       if (at < own.size()) {
-        steps_.run_part(k, own.begin + at, parts, backwards_, worker, status);
+        steps_.run_part(k, own.begin + at, parts, backwards_, worker, threads_, status);
         break;
       }
       at -= own.size();
@@ -373,7 +383,8 @@ void Crew::run_stage(const Steps& steps, bool backwards, Stay& stay, std::int32_
   const int spare =
       threads_ == 1 || work_total < kForkWork || parts == 1 ? 0 : stay.free_processors();
   if (spare <= 0 || !busy_.compare_exchange_strong(free, true, std::memory_order_acquire)) {
-    for (std::uint32_t k = 0; k < steps.count(); ++k) steps.run(k, backwards, 0, shared_status);
+    for (std::uint32_t k = 0; k < steps.count(); ++k)
+      steps.run(k, backwards, threads_, shared_status);
     return;
   }
   std::atomic<std::int32_t> region_status{0};

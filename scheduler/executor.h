@@ -31,16 +31,34 @@ struct BoundStep {
   void* state = nullptr;  ///< for `run_alone`
 };
 
-/// Steps of one stage: [first, first + count); all of their iterations, or of one step some.
+/// Steps of one stage: [first, first + count); all of their iterations, or of one step a piece.
 struct BoundStage {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
-  std::int64_t begin = 0;
-  std::int64_t end = kToTheLast;
-  static constexpr std::int64_t kToTheLast = -1;
+  std::uint32_t piece = 0;
+  std::uint32_t pieces = 1;
 
-  bool is_partial() const { return end != kToTheLast; }
+  bool is_partial() const { return pieces > 1; }
 };
+
+/// Iterations [begin, end).
+struct Iterations {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
+/// What a worker has of a step's `extent` iterations in a stage: of its own share, which is as long as others' and the same one in
+/// every stage, a piece. Neighbouring shares begin, or end, where they meet, so that what a piece reads beyond its worker's share the
+/// neighbour wrote in as early a piece.
+constexpr Iterations piece_of(std::int64_t extent, const BoundStage& stage, int worker,
+                              int threads) {
+  const std::int64_t first = extent * worker / threads;
+  const std::int64_t size = extent * (worker + 1) / threads - first;
+  const bool ascends = (threads - worker) % 2 == 1;
+  const std::int64_t piece = ascends ? stage.piece : stage.pieces - 1 - stage.piece;
+  return {first + size * piece / stage.pieces, first + size * (piece + 1) / stage.pieces};
+}
 
 /// Runs stages on the caller's thread and on threads that TBB lends, so that any number of engines, and
 /// the host's own TBB work, share one pool. A lent thread waits for the next stage with bounded spinning

@@ -103,7 +103,7 @@ void expect_same_in_pieces(const std::string& text, std::int64_t cache_bytes, bo
 /// Each step reads what the one before it wrote at the same place, and takes its bytes.
 TEST_F(Chains, OfOpsInPlace) {
   expect_same_in_pieces(
-      "graph @main(%x: f32[300, 1000]) {\n"
+      "graph @main(%x: f32[1000, 1000]) {\n"
       "  %a = exp(%x)\n"
       "  %b = softmax(%a) {axis = -1}\n"
       "  %c = mul(%b, %x)\n"
@@ -117,7 +117,7 @@ TEST_F(Chains, OfOpsInPlace) {
 TEST_F(Chains, OfConvolutionsOfALargeImage) {
   if (HEDDLE_WITH_ONEDNN == 0) GTEST_SKIP() << "this build has no oneDNN";
   expect_same_in_pieces(
-      "graph @main(%x: f32[1, 16, 300, 160], %v: f32[16, 1, 3, 3], %w: f32[16, 16, 3, 3], %p: "
+      "graph @main(%x: f32[1, 16, 600, 320], %v: f32[16, 1, 3, 3], %w: f32[16, 16, 3, 3], %p: "
       "f32[8, 16, 1, 1]) {\n"
       "  %a = conv(%x, %v) {strides = [1, 1], pads_low = [1, 1], pads_high = [1, 1], dilations = "
       "[1, 1], groups = 16}\n"
@@ -128,7 +128,7 @@ TEST_F(Chains, OfConvolutionsOfALargeImage) {
       "[1, 1]}\n"
       "  return %y\n"
       "}\n",
-      1 << 20);
+      900000);
 }
 
 /// A reader of everything ends a chain.
@@ -151,7 +151,7 @@ TEST_F(Chains, NotWhereAllStaysInTheCaches) {
       "  %y = sqrt(%a)\n"
       "  return %y\n"
       "}\n",
-      2, 4 << 20, false);
+      2, 151000, false);
   EXPECT_EQ(bound.pieces(), 0u);
 }
 

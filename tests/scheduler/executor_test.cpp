@@ -148,8 +148,8 @@ TEST(Executor, AWorkerBeginsWithTheSameShareOfEachStage) {
   EXPECT_EQ(meeting.first[1].load(), 750);
 }
 
-/// Stages of some iterations run those, each once, also where they are fewer than the threads.
-TEST(Executor, AStageMayRunSomeIterations) {
+/// Pieces run each iteration once, those of a worker's share from one end of it to the other, also where they are fewer than the threads.
+TEST(Executor, AStageMayRunAPiece) {
   Executor executor(3);
   std::vector<std::atomic<int>> runs(1000);
   BoundStep step{
@@ -160,11 +160,34 @@ TEST(Executor, AStageMayRunSomeIterations) {
   step.extent = 1000;
   step.work = kBig;
   step.request = &runs;
-  const BoundStage stages[] = {
-      {0, 1, 0, 400}, {0, 1, 400, 402}, {0, 1, 402, 402}, {0, 1, 500, 1000}};
-  EXPECT_EQ(executor.run({&step, 1}, stages), 0);
-  for (std::size_t k = 0; k < runs.size(); ++k)
-    EXPECT_EQ(runs[k].load(), k < 402 || k >= 500 ? 1 : 0) << k;
+  for (const std::uint32_t pieces : {1u, 2u, 5u, 300u, 700u, 2000u}) {
+    for (std::atomic<int>& count : runs) count = 0;
+    std::vector<BoundStage> stages;
+    for (std::uint32_t k = 0; k < pieces; ++k) stages.push_back({0, 1, k, pieces});
+    EXPECT_EQ(executor.run({&step, 1}, std::span(stages).first(pieces / 2)), 0);
+    for (int worker = 0; worker < 3; ++worker)
+      for (std::uint32_t k = 0; k < pieces; ++k) {
+        const Iterations own = piece_of(step.extent, stages[k], worker, 3);
+        for (std::int64_t at = own.begin; at < own.end; ++at)
+          EXPECT_EQ(runs[static_cast<std::size_t>(at)].load(), k < pieces / 2 ? 1 : 0) << at;
+      }
+    EXPECT_EQ(executor.run({&step, 1}, std::span(stages).subspan(pieces / 2)), 0);
+    for (std::size_t k = 0; k < runs.size(); ++k) EXPECT_EQ(runs[k].load(), 1) << k;
+  }
+}
+
+TEST(Executor, SharesMeetWherePiecesBeginOrEnd) {
+  constexpr std::uint32_t kPieces = 4;
+  for (const int threads : {1, 2, 3, 4}) {
+    const auto piece = [&](std::uint32_t k, int worker) {
+      return piece_of(100, {0, 1, k, kPieces}, worker, threads);
+    };
+    for (int worker = 0; worker + 1 < threads; ++worker) {
+      const bool at_first = piece(0, worker).end == piece(0, worker + 1).begin;
+      const bool at_last = piece(kPieces - 1, worker).end == piece(kPieces - 1, worker + 1).begin;
+      EXPECT_TRUE(at_first || at_last) << worker << " of " << threads;
+    }
+  }
 }
 
 TEST(Executor, StepsOfOneIterationHaveWorkersOfTheirOwn) {
