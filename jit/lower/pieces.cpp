@@ -263,8 +263,8 @@ bool PieceJoiner::merge_rows() {
   return true;
 }
 
-void PieceJoiner::join() {
-  if (merge() || merge_rows()) return;
+/// Each piece for itself: iterations of the first, of the second…
+void PieceJoiner::join_in_order() {
   SymExpr total = 0;
   for (const Piece& piece : pieces_) total += piece.extent;
   const Symbol parallel = builder_.new_axis(total);
@@ -275,13 +275,53 @@ void PieceJoiner::join() {
     const SymExpr end = begin + piece.extent;
     const Scalar from = builder_.apply(ScalarOp::Le, {builder_.from_index(begin), at});
     const Scalar to = builder_.apply(ScalarOp::Lt, {at, builder_.from_index(end)});
-    substitute(piece.body, {{piece.axis, SymExpr(parallel) - begin}}, builder_.facts());
-    builder_.begin_if(builder_.apply(ScalarOp::And, {from, to}));
-    auto& branch = std::get<IfStmt>(builder_.nest().body.back().node);
-    builder_.end_if();
-    *branch.body = std::move(piece.body);
+    add(piece, SymExpr(parallel) - begin, builder_.apply(ScalarOp::And, {from, to}));
     begin = end;
   }
+}
+
+/// A turn is an iteration of the longest piece, and one of each other that has come as far with it.
+void PieceJoiner::join_in_turns() {
+  // Not simplified: a domain of no elements has turns too, none.
+  SymExpr turns = pieces_[0].extent;
+  for (const Piece& piece : pieces_)
+    if (piece.extent != turns) turns = max(turns, piece.extent);
+  const auto count = static_cast<std::int64_t>(pieces_.size());
+  const SymExpr total = turns * count;
+  const Symbol parallel = builder_.new_axis(total);
+  builder_.set_parallel(parallel, total);
+  const SymExpr turn = floordiv(parallel, count);
+  const Scalar place = builder_.from_index(mod(parallel, count));
+  for (std::int64_t k = 0; k < count; ++k) {
+    Piece& piece = pieces_[static_cast<std::size_t>(k)];
+    const auto come_to = [&](const SymExpr& turns_done) {
+      return floordiv(turns_done * piece.extent, max(turns, 1));
+    };
+    const SymExpr at = piece.extent == turns ? turn : come_to(turn);
+    Scalar has_one = builder_.apply(ScalarOp::Eq, {place, builder_.from_index(k)});
+    if (piece.extent != turns) {
+      const Scalar goes_on = builder_.apply(
+          ScalarOp::Lt, {builder_.from_index(at), builder_.from_index(come_to(turn + 1))});
+      has_one = builder_.apply(ScalarOp::And, {has_one, goes_on});
+    }
+    add(piece, at, has_one);
+  }
+}
+
+void PieceJoiner::add(Piece& piece, const SymExpr& at, Scalar condition) {
+  substitute(piece.body, {{piece.axis, at}}, builder_.facts());
+  builder_.begin_if(condition);
+  auto& branch = std::get<IfStmt>(builder_.nest().body.back().node);
+  builder_.end_if();
+  *branch.body = std::move(piece.body);
+}
+
+void PieceJoiner::join() {
+  if (merge() || merge_rows()) return;
+  if (in_turns_)
+    join_in_turns();
+  else
+    join_in_order();
 }
 
 }  // namespace heddle::jit

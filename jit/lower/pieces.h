@@ -28,6 +28,15 @@ std::optional<Cut> find_cut(const Block& body, const std::vector<AxisRun>& axes,
 ///     ==>
 ///   parallel p < 8: vector i < 64: store y[128p+i] = f(…); store y[128p+i+64] = g(…)
 ///
+/// Or all are under way at a time, where what they write lies side by side in rows: a thread's share is rows then, as it is of what makes
+/// and what reads them. The longest piece sets the pace.
+///
+///   parallel p < 8: vector i < 64: store y[192p+i] = x[64p+i]
+///   parallel p < 16: vector i < 64: store y[96p+i+64] = z[64p+i]
+///     ==>
+///   parallel p < 32: if mod(p,2) == 0 and floor(floor(p/2)*8/16) < floor((floor(p/2)+1)*8/16): … floor(floor(p/2)*8/16) for p
+///                    if mod(p,2) == 1: … floor(p/2) for p
+///
 /// Or all go through the same rows, where each writes parts of lines of them, as few channels that are concatenated do: a line then
 /// comes into a cache once.
 ///
@@ -38,7 +47,9 @@ std::optional<Cut> find_cut(const Block& body, const std::vector<AxisRun>& axes,
 ///                                  vector j < 24: store y[3072p+48i+j+24] = z[…]
 class PieceJoiner {
  public:
-  PieceJoiner(NestBuilder& builder, bool may_merge) : builder_(builder), may_merge_(may_merge) {}
+  /// @param in_turns  whether all are under way at a time
+  PieceJoiner(NestBuilder& builder, bool may_merge, bool in_turns)
+      : builder_(builder), may_merge_(may_merge), in_turns_(in_turns) {}
 
   /// Takes the builder's body, which runs over its parallel axis, as the next piece.
   void take();
@@ -53,9 +64,14 @@ class PieceJoiner {
   };
   bool merge();
   bool merge_rows();
+  void join_in_order();
+  void join_in_turns();
+  /// Puts a piece into the builder's body, at index `at` of its axis.
+  void add(Piece& piece, const SymExpr& at, Scalar condition);
 
   NestBuilder& builder_;
   const bool may_merge_;
+  const bool in_turns_;
   std::vector<Piece> pieces_;
 };
 

@@ -143,8 +143,12 @@ class PointwiseBuilder {
   /// Emits again for each piece, where what the bounds decide is known; a few pieces are cut along another axis again, as those of
   /// halves that are turned on their way behind a cache.
   void emit_pieces(const std::vector<AxisRun>& axes, const Cut& cut) {
-    PieceJoiner joiner(kernel_.builder,
-                       kernel_.state.options().target == LowerOptions::Target::Cuda);
+    const bool is_cuda = kernel_.state.options().target == LowerOptions::Target::Cuda;
+    // Pieces along an inner axis are parts of the same rows.
+    const bool are_parts_of_rows =
+        std::any_of(axes.begin(), axes.begin() + static_cast<std::ptrdiff_t>(cut.axis),
+                    [](const AxisRun& outer) { return !outer.extent.is_constant(1); });
+    PieceJoiner joiner(kernel_.builder, is_cuda, !is_cuda && are_parts_of_rows);
     emit_pieces(axes, cut, kMostPieces, joiner);
     joiner.join();
   }

@@ -40,6 +40,28 @@ TEST(LowerPieces, ConcatIsCutAtItsBounds) {
   }
 }
 
+/// Pieces that lie side by side are under way at a time, so that a thread's share of a concatenation is rows; pieces one behind the other
+/// keep their order. Where a piece has fewer iterations than another, or none has any, each still runs once.
+TEST(LowerPieces, PartsOfTheSameRowsTakeTurns) {
+  const auto nests = [](std::int64_t axis, const std::vector<const char*>& sizes) {
+    GraphBuilder b("main");
+    std::vector<Value> operands;
+    for (const char* size : sizes)
+      operands.push_back(b.input(axis == 0 ? tensor(f32, {size, "4096"})
+                                           : tensor(f32, {"s0", size, "64"})));
+    b.output(b.call("concat", operands, {{"axis", axis}})->value());
+    const ir::Graph graph = b.finish();
+    for (const std::int64_t rows : {0, 1, 40}) expect_right_at(graph, {rows, 3});
+    return nests_of(lowered(graph));
+  };
+  using ::testing::HasSubstr;
+  using ::testing::Not;
+  EXPECT_THAT(nests(1, {"16", "16"}), HasSubstr("mod(i0,2)"));
+  EXPECT_THAT(nests(1, {"64", "20"}), HasSubstr("mod(i0,2)"));
+  EXPECT_THAT(nests(1, {"30", "16", "50"}), HasSubstr("mod(i0,3)"));
+  EXPECT_THAT(nests(0, {"s0", "s1"}), Not(HasSubstr("mod(i0,2)")));
+}
+
 /// Few channels side by side are parts of lines: a row of all of them is written at once.
 TEST(LowerPieces, ConcatOfFewChannelsWritesWholeRows) {
   const auto loops_in = [](std::int64_t channels) {
