@@ -158,6 +158,7 @@ hd::TraceResult trace_by(heddle_callable callable, void* user, std::size_t resul
 struct Info {
   hd::ValueInfo value;
   std::vector<std::int64_t> sizes;
+  std::vector<const char*> columns;
 };
 
 void info_of(const char* function, const std::vector<hd::ValueInfo>& values, std::size_t index,
@@ -169,11 +170,17 @@ void info_of(const char* function, const std::vector<hd::ValueInfo>& values, std
                              .expected = fmt::format("less than {}", values.size()),
                              .got = std::to_string(index)});
   thread_local Info last;
-  last = {values[index], {}};
+  last = {values[index], {}, {}};
   for (const hd::SymInt& size : last.value.sizes)
     last.sizes.push_back(size.is_symbolic() ? -1 : size.value());
-  *info = {last.value.name.c_str(), static_cast<heddle_dtype>(last.value.dtype),
-           static_cast<std::int32_t>(last.sizes.size()), last.sizes.data()};
+  for (const std::string& column : last.value.columns) last.columns.push_back(column.c_str());
+  *info = {.name = last.value.name.c_str(),
+           .dtype = static_cast<heddle_dtype>(last.value.dtype),
+           .rank = static_cast<std::int32_t>(last.sizes.size()),
+           .sizes = last.sizes.data(),
+           .is_text = last.value.is_text ? 1 : 0,
+           .column_count = last.columns.size(),
+           .columns = last.columns.data()};
 }
 
 template <typename F>
@@ -396,6 +403,33 @@ heddle_status heddle_engine_output_info(const heddle_engine* engine, size_t inde
     check_not_null("heddle_engine_output_info", engine);
     info_of("heddle_engine_output_info", engine->engine.signature().outputs, index, info);
   });
+}
+
+size_t heddle_engine_string_count(const heddle_engine* engine) {
+  const hd::StringTable strings = engine->engine.signature().strings;
+  return strings == nullptr ? 0 : strings->size();
+}
+heddle_status heddle_engine_string(const heddle_engine* engine, int64_t code, const char** string,
+                                   size_t* length) {
+  return status_of([&] {
+    check_not_null("heddle_engine_string", engine);
+    check_not_null("heddle_engine_string", string);
+    check_not_null("heddle_engine_string", length);
+    const hd::StringTable strings = engine->engine.signature().strings;
+    const std::size_t count = strings == nullptr ? 0 : strings->size();
+    if (code < 0 || static_cast<std::size_t>(code) >= count)
+      throw hd::ArgumentError({.what = "heddle_engine_string: code",
+                               .where = {},
+                               .expected = fmt::format("0 or more, and less than {}", count),
+                               .got = std::to_string(code)});
+    const std::string& found = (*strings)[static_cast<std::size_t>(code)];
+    *string = found.c_str();
+    *length = found.size();
+  });
+}
+int64_t heddle_engine_code_of(const heddle_engine* engine, const char* string, size_t length) {
+  const hd::StringTable strings = engine->engine.signature().strings;
+  return strings == nullptr ? -1 : hd::place_of(*strings, {string, length});
 }
 
 heddle_status heddle_engine_plan_json(heddle_engine* engine, heddle_tensor* const* inputs,

@@ -74,10 +74,16 @@ void write_back(const ir::Graph& graph, std::span<const ir::Literal> values,
 
 }  // namespace
 
+std::int64_t place_of(const std::vector<std::string>& strings, std::string_view string) {
+  const auto at = std::ranges::lower_bound(strings, string);
+  return at == strings.end() || *at != string ? -1 : at - strings.begin();
+}
+
 std::string ValueInfo::to_string() const {
   std::vector<std::string> texts;
   for (const SymInt& size : sizes) texts.push_back(size.to_string());
-  return fmt::format("{}[{}]", name_of(dtype), fmt::join(texts, ", "));
+  return fmt::format("{}[{}]{}", name_of(dtype), fmt::join(texts, ", "),
+                     is_text ? " (codes of strings)" : "");
 }
 
 void detail::wrong_input_count(std::size_t expected, std::size_t got) {

@@ -27,5 +27,6 @@ Engine load_bytes(const void*, std::size_t, EngineOptions, const std::string&, c
 }
 
 Tensor load_tensor(const std::string& path) { not_built("onnx::load_tensor", path); }
+Tensor load_tensor(const std::string& path, StringCodes&) { not_built("onnx::load_tensor", path); }
 
 }  // namespace heddle::onnx

@@ -43,15 +43,16 @@ using NamedTensors = std::map<std::string, Tensor, std::less<>>;
 struct LoadedModel {
   std::unique_ptr<Engine> engine;
   std::vector<Tensor> inputs;
-  double prepare_ms = 0;  ///< tracing and compiling for these inputs
+  double prepare_ms = 0;                 ///< tracing and compiling for these inputs
+  onnx::StringCodes codes{Signature()};  ///< of strings among inputs and outputs
 };
 
 /// Loads the model, reads or makes its inputs and compiles for them. Inputs whose value the model needs
 /// while it is traced become constants.
 LoadedModel load_model(const ModelOptions& options);
 
-/// A tensor from a .npy or .pb file. @throws UsageError for another extension.
-Tensor read_tensor_file(const std::string& path);
+/// A tensor from a .npy or .pb file, strings as `codes`. @throws UsageError for another extension.
+Tensor read_tensor_file(const std::string& path, onnx::StringCodes& codes);
 
 /// Whether the engine's device is the reference evaluator, which compiles nothing.
 bool is_reference(const Engine& engine);

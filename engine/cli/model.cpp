@@ -101,12 +101,13 @@ std::string list_of(const Signature& signature) {
 /// What the command line says about inputs, and the sizes that follow for the others.
 class Inputs {
  public:
-  Inputs(const ModelOptions& options, const Signature& signature) {
+  /// @param codes  of strings in files
+  Inputs(const ModelOptions& options, const Signature& signature, onnx::StringCodes& codes) {
     for (const std::string& text : options.inputs) {
       const auto [name, path] = split_pair(text, "--input");
       check_name(name, signature, "--input");
       if (given_.contains(name)) given_twice(name);
-      given_[name] = read_tensor_file(path);
+      given_[name] = read_tensor_file(path, codes);
     }
     for (const std::string& text : options.shapes) {
       const auto [name, sizes] = split_pair(text, "--shape");
@@ -122,6 +123,9 @@ class Inputs {
     }
     for (const ValueInfo& info : signature.inputs) {
       if (!given_.contains(info.name)) given_[info.name] = random_.make(info.dtype, sizes_of(info));
+      // Codes are 0 and 1: strings, where the model has fewer, that it does not know.
+      if (info.is_text)
+        for (int k = 0; codes.count() < 2; ++k) codes.code_of(fmt::format("string{}", k));
     }
   }
 
@@ -241,9 +245,9 @@ EngineOptions ModelOptions::engine_options() const {
   return result;
 }
 
-Tensor read_tensor_file(const std::string& path) {
+Tensor read_tensor_file(const std::string& path, onnx::StringCodes& codes) {
   if (ends_with(path, ".npy")) return read_npy(path);
-  if (ends_with(path, ".pb")) return onnx::load_tensor(path);
+  if (ends_with(path, ".pb")) return onnx::load_tensor(path, codes);
   throw UsageError(fmt::format("{}: expected a tensor file called .npy or .pb", path));
 }
 
@@ -252,8 +256,10 @@ bool is_reference(const Engine& engine) {
 }
 
 LoadedModel load_model(const ModelOptions& options) {
-  LoadedModel loaded{std::make_unique<Engine>(load_engine(options, {})), {}};
-  const Inputs inputs(options, loaded.engine->signature());
+  auto engine = std::make_unique<Engine>(load_engine(options, {}));
+  const Signature signature = engine->signature();
+  LoadedModel loaded{std::move(engine), {}, 0, onnx::StringCodes(signature)};
+  const Inputs inputs(options, signature, loaded.codes);
   onnx::Constants constants;
   while (true) {
     loaded.inputs.clear();

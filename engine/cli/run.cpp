@@ -24,13 +24,19 @@ struct RunOptions {
 
 constexpr std::int64_t kShownValues = 6;
 
-/// Integers exactly; NaN and infinities, which JSON has no numbers for, as "nan", "inf" and "-inf".
-nlohmann::ordered_json first_values(const Tensor& tensor) {
+/// The first elements: strings that codes stand for as such; integers exactly; NaN and infinities, which JSON has no numbers for, as "nan", "inf" and "-inf".
+nlohmann::ordered_json first_values(const Tensor& tensor, const onnx::StringCodes* codes) {
   nlohmann::ordered_json values = nlohmann::ordered_json::array();
   const std::int64_t shown = std::min(tensor.count(), kShownValues);
   if (tensor.dtype() == i64) {
     const Tensor dense = tensor.is_row_major() ? tensor : tensor.clone();
-    for (std::int64_t k = 0; k < shown; ++k) values.push_back(dense.data_as<std::int64_t>()[k]);
+    for (std::int64_t k = 0; k < shown; ++k) {
+      const std::int64_t value = dense.data_as<std::int64_t>()[k];
+      if (codes != nullptr)
+        values.push_back(codes->string_of(value));
+      else
+        values.push_back(value);
+    }
     return values;
   }
   const std::vector<double> numbers = tensor.to_doubles();
@@ -64,25 +70,42 @@ std::string name_of_output(const Signature& signature, std::size_t k) {
   return k < signature.outputs.size() ? signature.outputs[k].name : fmt::format("output{}", k);
 }
 
-void print_text(const Signature& signature, const std::vector<Tensor>& outputs) {
+/// Of output k, if it is of strings.
+const onnx::StringCodes* codes_of(const Signature& signature, std::size_t k,
+                                  const onnx::StringCodes& codes) {
+  return k < signature.outputs.size() && signature.outputs[k].is_text ? &codes : nullptr;
+}
+
+void print_text(const Signature& signature, const std::vector<Tensor>& outputs,
+                const onnx::StringCodes& codes) {
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const Tensor& output = outputs[k];
     std::vector<std::string> shown;
-    for (const auto& value : first_values(output)) shown.push_back(text_of(value));
+    const onnx::StringCodes* strings = codes_of(signature, k, codes);
+    for (const auto& value : first_values(output, strings)) shown.push_back(text_of(value));
     fmt::print("{}: {}[{}] = [{}{}]\n", name_of_output(signature, k),
-               heddle::name_of(output.dtype()), fmt::join(output.sizes(), ", "),
-               fmt::join(shown, ", "), output.count() > kShownValues ? ", ..." : "");
+               strings != nullptr ? "string" : heddle::name_of(output.dtype()),
+               fmt::join(output.sizes(), ", "), fmt::join(shown, ", "),
+               output.count() > kShownValues ? ", ..." : "");
+    if (k < signature.outputs.size() && !signature.outputs[k].columns.empty())
+      fmt::print("  columns: {}\n", fmt::join(signature.outputs[k].columns, ", "));
   }
 }
 
-void print_json(const Signature& signature, const std::vector<Tensor>& outputs) {
+void print_json(const Signature& signature, const std::vector<Tensor>& outputs,
+                const onnx::StringCodes& codes) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const auto sizes = outputs[k].sizes();
+    const onnx::StringCodes* strings = codes_of(signature, k, codes);
+    const std::string_view dtype =
+        strings != nullptr ? "string" : heddle::name_of(outputs[k].dtype());
     list.push_back({{"name", name_of_output(signature, k)},
-                    {"dtype", heddle::name_of(outputs[k].dtype())},
+                    {"dtype", dtype},
                     {"sizes", std::vector<std::int64_t>(sizes.begin(), sizes.end())},
-                    {"values", first_values(outputs[k])}});
+                    {"values", first_values(outputs[k], strings)}});
+    if (k < signature.outputs.size() && !signature.outputs[k].columns.empty())
+      list.back()["columns"] = signature.outputs[k].columns;
   }
   const nlohmann::ordered_json document{{"outputs", list}};
   fmt::print("{}\n", document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -104,7 +127,8 @@ int run(const RunOptions& options) {
     for (std::size_t k = 0; k < outputs.size(); ++k)
       write_npy(options.output_dir + "/" + file_name(k, name_of_output(signature, k)), outputs[k]);
   }
-  options.json ? print_json(signature, outputs) : print_text(signature, outputs);
+  options.json ? print_json(signature, outputs, model.codes)
+               : print_text(signature, outputs, model.codes);
   return 0;
 }
 

@@ -18,12 +18,13 @@ namespace fs = std::filesystem;
 using Result = CaseOutcome::Result;
 
 /// input_0.pb, input_1.pb, … of a data set.
-std::vector<Tensor> read_set(const fs::path& folder, const std::string& prefix) {
+std::vector<Tensor> read_set(const fs::path& folder, const std::string& prefix,
+                             onnx::StringCodes& codes) {
   std::vector<Tensor> tensors;
   for (std::size_t k = 0;; ++k) {
     const fs::path file = folder / fmt::format("{}_{}.pb", prefix, k);
     if (!fs::exists(file)) return tensors;
-    tensors.push_back(onnx::load_tensor(file.string()));
+    tensors.push_back(onnx::load_tensor(file.string(), codes));
   }
 }
 
@@ -65,11 +66,16 @@ class CaseModel {
  public:
   CaseModel(std::string path, const ModelOptions& options)
       : path_(std::move(path)), options_(options.engine_options()) {
-    for (const ValueInfo& info : onnx::load(path_, options_).signature().inputs) {
+    const Signature signature = onnx::load(path_, options_).signature();
+    codes_ = onnx::StringCodes(signature);
+    for (const ValueInfo& info : signature.inputs) {
       names_.push_back(info.name);
       dtypes_.push_back(info.dtype);
     }
   }
+
+  /// Of the strings of data sets: strings are equal where their codes are.
+  onnx::StringCodes& codes() { return codes_; }
 
   std::vector<Tensor> run(std::vector<Tensor> inputs, StepCounts& steps) {
     if (inputs.size() != names_.size())
@@ -126,6 +132,7 @@ class CaseModel {
   EngineOptions options_;
   std::vector<std::string> names_;
   std::vector<DType> dtypes_;
+  onnx::StringCodes codes_{Signature()};
 };
 
 CaseOutcome run_case(const std::string& folder, const ModelOptions& options, Tolerance tolerance) {
@@ -136,13 +143,14 @@ CaseOutcome run_case(const std::string& folder, const ModelOptions& options, Tol
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with("test_data_set_")) continue;
-    const std::vector<Tensor> want = read_set(entry.path(), "output");
+    const std::vector<Tensor> want = read_set(entry.path(), "output", model.codes());
     if (want.empty()) {
       if (without.empty() || name < without) without = name;
       continue;
     }
     ++sets;
-    const std::vector<Tensor> got = model.run(read_set(entry.path(), "input"), outcome.steps);
+    const std::vector<Tensor> got =
+        model.run(read_set(entry.path(), "input", model.codes()), outcome.steps);
     if (want.size() != got.size())
       return {
           Result::Fail, fmt::format("expected {} outputs, got {}", want.size(), got.size()), {}};

@@ -137,7 +137,7 @@ std::string origin_of(const GraphProto& graph, std::string name, HandsOn&& hands
 std::optional<Tensor> constant_of(const Node& node, const GraphProto& graph,
                                   const std::string& name) {
   const auto read = [&](const onnx_format::TensorProto& tensor) {
-    return read_tensor(tensor, node.folder(), node.where());
+    return read_tensor(tensor, node.source(), node.where());
   };
   const NodeProto* from = producer(graph, name);
   if (from != nullptr && from->op_type() == "Constant" && from->attribute_size() == 1 &&

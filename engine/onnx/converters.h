@@ -28,6 +28,7 @@ std::span<const Converter> recurrent_converters();
 std::span<const Converter> loss_converters();
 std::span<const Converter> random_converters();  ///< other numbers in each run
 std::span<const Converter> tree_converters();    ///< of ai.onnx.ml: ensembles of trees
+std::span<const Converter> svm_converters();     ///< and its support vector machines
 std::span<const Converter>
 classical_converters();  ///< and its other models, and what prepares features
 std::span<const Converter> signal_converters();    ///< Fourier transforms

@@ -40,16 +40,33 @@ class SizeNames {
     const std::string& name = dim.dim_param();
     const bool is_name = std::ranges::any_of(
         name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c >= 0x80; });
-    if (!is_name) return detail::size_symbol(next_++);
+    if (!is_name) return any();
     const auto [found, added] = ids_.emplace(name, next_);
     if (added) ++next_;
     return detail::size_symbol(found->second);
   }
 
+  SymInt any() { return detail::size_symbol(next_++); }
+
  private:
   std::map<std::string, std::uint32_t> ids_;
   std::uint32_t next_ = 0;
 };
+
+/// The keys of the maps that a graph's output is, where ZipMap makes them.
+std::optional<std::vector<std::string>> keys_of(const onnx_format::GraphProto& graph,
+                                                const std::string& output) {
+  const auto maker = std::ranges::find_if(graph.node(), [&](const onnx_format::NodeProto& node) {
+    return node.op_type() == "ZipMap" && node.output_size() == 1 && node.output(0) == output;
+  });
+  if (maker == graph.node().end()) return {};
+  std::vector<std::string> keys;
+  for (const auto& attribute : maker->attribute()) {
+    keys.insert(keys.end(), attribute.strings().begin(), attribute.strings().end());
+    for (const std::int64_t key : attribute.ints()) keys.push_back(std::to_string(key));
+  }
+  return keys;
+}
 
 ValueInfo info_of(const ValueInfoProto& proto, SizeNames& names, bool needs_shape) {
   if (!proto.type().has_tensor_type())
@@ -58,7 +75,9 @@ ValueInfo info_of(const ValueInfoProto& proto, SizeNames& names, bool needs_shap
                             .expected = "a tensor",
                             .got = "a sequence, map, optional or sparse tensor"});
   const TypeProto::Tensor& type = proto.type().tensor_type();
-  ValueInfo info{proto.name(), dtype_of_onnx(type.elem_type(), proto.name()), {}};
+  const bool is_text = is_string(type.elem_type());
+  ValueInfo info{proto.name(), is_text ? i64 : dtype_of_onnx(type.elem_type(), proto.name()), {}};
+  info.is_text = is_text;
   if (!type.has_shape() && needs_shape)
     throw UnsupportedError({.what = "model: input " + proto.name(),
                             .where = {},
@@ -84,11 +103,12 @@ void read_parameters(Model& model, std::span<const std::string_view> weights,
     const auto& initializer = graph.initializer(k);
     const std::string where = "initialiser " + initializer.name();
     const auto at = static_cast<std::size_t>(k);
+    if (is_string(initializer.data_type())) model.texts.insert(initializer.name());
     if (auto packing = packing_of(initializer))
       model.packings[initializer.name()] = std::move(*packing);
     model.parameters[initializer.name()] = at < weights.size() && !weights[at].empty()
                                                ? read_tensor(initializer, weights[at], file, where)
-                                               : read_tensor(initializer, model.folder, where);
+                                               : read_tensor(initializer, model.source, where);
   }
   for (const auto& [name, tensor] : constants) {
     model.parameters[name] = tensor;
@@ -99,8 +119,10 @@ void read_parameters(Model& model, std::span<const std::string_view> weights,
 Signature read_signature(Model& model, const Constants& constants) {
   Signature signature;
   SizeNames names;
+  signature.strings = model.source.strings;
   const auto& graph = model.proto->graph();
   for (const auto& input : graph.input()) {
+    if (is_string(input.type().tensor_type().elem_type())) model.texts.insert(input.name());
     if (model.parameters.contains(input.name())) continue;
     signature.inputs.push_back(info_of(input, names, true));
     model.inputs.push_back(input.name());
@@ -116,8 +138,16 @@ Signature read_signature(Model& model, const Constants& constants) {
                            .expected = "names of inputs",
                            .got = name});
   }
-  for (const auto& output : graph.output())
-    signature.outputs.push_back(info_of(output, names, false));
+  for (const auto& output : graph.output()) {
+    auto keys = keys_of(graph, output.name());
+    if (!keys || output.type().has_tensor_type()) {
+      signature.outputs.push_back(info_of(output, names, false));
+      continue;
+    }
+    ValueInfo info{output.name(), f32, {names.any(), static_cast<std::int64_t>(keys->size())}};
+    info.columns = std::move(*keys);
+    signature.outputs.push_back(std::move(info));
+  }
   return signature;
 }
 
@@ -127,7 +157,7 @@ Engine make_engine(ParsedModel parsed, const std::shared_ptr<const MappedFile>& 
                    Clock::time_point start) {
   auto model = std::make_shared<Model>();
   model->proto = std::move(parsed.proto);
-  model->folder = std::move(folder);
+  model->source = {std::move(folder), strings_of(*model->proto)};
   read_parameters(*model, parsed.weights, file, constants);
   Signature signature = read_signature(*model, constants);
   TraceFunction trace = [model](std::span<const Tensor> inputs) { return walk(*model, inputs); };

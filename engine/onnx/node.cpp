@@ -40,13 +40,13 @@ std::string values_of(const onnx_format::NodeProto& node) {
 }
 
 Node::Node(const onnx_format::NodeProto& proto, const Converter& row, std::vector<Value> inputs,
-           AttributeMap attributes, std::int64_t opset, const std::string& folder)
+           AttributeMap attributes, std::int64_t opset, const TensorSource& source)
     : proto_(proto),
       row_(row),
       inputs_(std::move(inputs)),
       attributes_(std::move(attributes)),
       opset_(opset),
-      folder_(folder),
+      source_(source),
       where_(describe(proto)) {}
 
 std::string_view Node::ir_op() const { return row_.ir_op; }
@@ -180,7 +180,14 @@ std::optional<Tensor> Node::tensor_attr(std::string_view name) const {
 
 Value Node::constant_attr(std::string_view name) const {
   const AttributeProto* attribute = find(name);
-  return attribute == nullptr ? Value() : read_constant(attribute->t(), folder_, where_);
+  return attribute == nullptr ? Value() : read_constant(attribute->t(), source_, where_);
+}
+
+Tensor Node::codes_of(std::span<const std::string> strings) const {
+  Tensor codes = Tensor::empty(i64, {static_cast<std::int64_t>(strings.size())});
+  for (std::size_t k = 0; k < strings.size(); ++k)
+    codes.data_as<std::int64_t>()[k] = source_.code_of(strings[k]);
+  return codes;
 }
 
 const onnx_format::GraphProto& Node::graph(std::string_view name) const {

@@ -21,6 +21,7 @@ class NodeProto;
 namespace heddle::onnx {
 
 struct Converter;
+struct TensorSource;
 using AttributeMap = std::map<std::string, const onnx_format::AttributeProto*, std::less<>>;
 
 /// Inputs, attributes and version of a node, and the errors it may raise. Reads of inputs count from 0;
@@ -28,7 +29,7 @@ using AttributeMap = std::map<std::string, const onnx_format::AttributeProto*, s
 class Node {
  public:
   Node(const onnx_format::NodeProto& proto, const Converter& row, std::vector<Value> inputs,
-       AttributeMap attributes, std::int64_t opset, const std::string& folder);
+       AttributeMap attributes, std::int64_t opset, const TensorSource& source);
 
   std::int64_t opset() const { return opset_; }
   /// The IR op named in the converter's row, for rows that map one op to one.
@@ -75,7 +76,9 @@ class Node {
   Value constant_attr(std::string_view name) const;
   /// A nested graph. @throws ModelError if it is absent.
   const onnx_format::GraphProto& graph(std::string_view name) const;
-  const std::string& folder() const { return folder_; }
+  const TensorSource& source() const { return source_; }
+  /// The codes of strings of the model, in one dimension.
+  Tensor codes_of(std::span<const std::string> strings) const;
   DType dtype(std::string_view name, DType otherwise) const;
   /// 2 or 4, where the element type that an attribute names has so few bits; else 0.
   std::int64_t bits(std::string_view name) const;
@@ -97,7 +100,7 @@ class Node {
   std::vector<Value> inputs_;
   AttributeMap attributes_;
   std::int64_t opset_;
-  const std::string& folder_;
+  const TensorSource& source_;
   std::string where_;
 };
 
@@ -105,12 +108,20 @@ class Node {
 using Outputs = std::vector<Value>;
 using ConvertFunction = Outputs (*)(const Node&);
 
+/// What an op does with strings, of which it sees the codes.
+enum class Texts : std::uint8_t {
+  Refuses,
+  Reads,  ///< compares or counts them; its converter says which results are strings
+  Moves,  ///< its results are strings where an operand is
+};
+
 /// One ONNX op: how it is said with the engine's ops.
 struct Converter {
   std::string_view name;
   ConvertFunction convert = nullptr;
   std::string_view ir_op{};  ///< for functions shared by many rows
   bool sequences = false;    ///< takes sequences of tensors too
+  Texts texts = Texts::Refuses;
 };
 
 /// "conv1 (ai.onnx Conv)".

@@ -1,27 +1,18 @@
 // Models of ai.onnx.ml but trees, and what prepares features for them.
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "engine/onnx/converters.h"
+#include "engine/onnx/reader.h"
 #include "engine/onnx/scores.h"
 
 namespace heddle::onnx {
 
 namespace {
-
-Tensor row_of(const std::vector<double>& numbers, DType dtype = f32) {
-  Tensor tensor = Tensor::empty(f32, {static_cast<std::int64_t>(numbers.size())});
-  for (std::size_t k = 0; k < numbers.size(); ++k)
-    tensor.data_as<float>()[k] = static_cast<float>(numbers[k]);
-  return dtype == f32 ? tensor : cast(tensor, dtype);
-}
-
-Tensor row_of(const Ints& numbers) {
-  Tensor tensor = Tensor::empty(i64, {static_cast<std::int64_t>(numbers.size())});
-  std::copy(numbers.begin(), numbers.end(), tensor.data_as<std::int64_t>());
-  return tensor;
-}
 
 /// One number, or one for each feature.
 std::vector<double> features_of(const Node& node, const Tensor& x, const char* name,
@@ -96,11 +87,15 @@ Outputs feature_vectorizer(const Node& node) {
 }
 
 Outputs one_hot_encoder(const Node& node) {
-  const Ints categories = node.integers("cats_int64s");
-  if (categories.empty()) node.unsupported("categories that are strings");
+  const bool is_text = node.value(0).is_text();
+  const Ints numbers = node.integers("cats_int64s");
+  const std::vector<std::string> strings = node.strings("cats_strings");
+  if (is_text ? strings.empty() : numbers.empty())
+    node.malformed(is_text ? "cats_strings" : "cats_int64s", "categories", "none");
   if (node.integer("zeros", 1) == 0) node.unsupported("zeros = 0: an error for other categories");
+  const Tensor categories = is_text ? node.codes_of(strings) : row_of(numbers);
   const Tensor x = node.tensor(0);
-  return {cast(equal(unsqueeze(cast(x, i64), x.rank()), row_of(categories)), f32)};
+  return {cast(equal(unsqueeze(cast(x, i64), x.rank()), categories), f32)};
 }
 
 /// x [n, features] times coefficients [targets, features], plus intercepts.
@@ -139,47 +134,6 @@ Outputs linear_classifier(const Node& node) {
   return {labels.of(argmax(scores, 1)), transformed(node, scores, post_transform)};
 }
 
-/// The kernel of each row and each support vector: [n, vectors].
-Tensor kernels(const Node& node, const Tensor& x, const Tensor& vectors) {
-  const std::string kind = node.string("kernel_type", "LINEAR");
-  std::vector<double> parameters = node.numbers("kernel_params");
-  parameters.resize(3);
-  const double gamma = parameters[0];
-  const Tensor products = matmul(x, transpose(vectors, 0, 1));
-  if (kind == "LINEAR") return products;
-  if (kind == "POLY") return pow(products * gamma + parameters[1], parameters[2]);
-  if (kind == "SIGMOID") return tanh(products * gamma + parameters[1]);
-  if (kind != "RBF") node.malformed("kernel_type", "LINEAR, POLY, RBF or SIGMOID", kind);
-  // Differences, not |x|^2 + |v|^2 - 2xv: that would cancel where they are near.
-  const Tensor apart = unsqueeze(x, 1) - vectors;
-  return exp(sum(apart * apart, {2}) * -gamma);
-}
-
-Outputs svm_regressor(const Node& node) {
-  const Tensor x = rows_of(node);
-  const std::int64_t count = node.integer("n_supports", 0);
-  const std::vector<double> coefficients = node.numbers("coefficients");
-  const Tensor weights = row_of(coefficients);
-  Tensor score;
-  if (count == 0) {
-    score = matmul(x, unsqueeze(weights, 1));
-  } else {
-    const std::vector<double> vectors = node.numbers("support_vectors");
-    const auto numbers = static_cast<std::int64_t>(vectors.size());
-    if (count < 0 || numbers % count != 0 ||
-        static_cast<std::int64_t>(coefficients.size()) != count)
-      node.malformed("n_supports", "so many support vectors and coefficients",
-                     std::to_string(count));
-    const Tensor rows = reshape(row_of(vectors), {count, numbers / count});
-    score = matmul(kernels(node, x, rows), unsqueeze(weights, 1));
-  }
-  const std::vector<double> rho = node.numbers("rho");
-  if (rho.empty()) node.malformed("rho", "a number", "none");
-  score = score + rho[0];
-  if (node.integer("one_class", 0) != 0) return {where(greater(score, 0.0), 1.0, -1.0)};
-  return {transformed(node, score, node.string("post_transform", "NONE"))};
-}
-
 /// The attribute of one of these types, for keys or for values.
 std::string typed(const Node& node, const std::string& side) {
   for (const char* type : {"int64s", "floats", "strings", "tensor"})
@@ -187,45 +141,129 @@ std::string typed(const Node& node, const std::string& side) {
   node.malformed(side, "keys and values", "none");
 }
 
+Tensor in_one_dimension(const Node& node, const Tensor& constant) {
+  if (constant.is_symbolic()) node.unsupported("keys or values of less than a byte");
+  Tensor same = Tensor::empty(constant.dtype(), Sizes{constant.count()});
+  std::memcpy(same.data(), constant.data(),
+              static_cast<std::size_t>(constant.count()) * size_of(constant.dtype()));
+  return same;
+}
+
+/// Numbers, or the codes of strings.
 Tensor numbers_of(const Node& node, const std::string& name) {
-  if (name.ends_with("strings")) node.unsupported(name);
+  if (name.ends_with("strings")) return node.codes_of(node.strings(name));
   if (name.ends_with("floats")) return row_of(node.numbers(name));
-  if (name.ends_with("tensor")) return reshape(*node.tensor_attr(name), {-1});
+  if (name.ends_with("tensor")) return in_one_dimension(node, *node.tensor_attr(name));
   return row_of(node.integers(name));
 }
 
-Outputs label_encoder(const Node& node) {
-  const Tensor keys = numbers_of(node, typed(node, "keys"));
-  const Tensor values = numbers_of(node, typed(node, "values"));
+/// Whether what numbers_of() gives are codes.
+bool are_strings(const Node& node, const std::string& name) {
+  return name.ends_with("strings") ||
+         (name.ends_with("tensor") && node.constant_attr(name).is_text());
+}
+
+/// What a label encoder gives for other keys.
+Tensor other_label(const Node& node, DType dtype, bool is_text) {
+  if (const auto given = node.tensor_attr("default_tensor")) return reshape(*given, {});
+  if (is_text) {
+    const std::string text = node.string("default_string", kUnusedLabel);
+    return reshape(node.codes_of({&text, 1}), {});
+  }
+  if (dtype == i64) return Tensor::scalar_int(i64, node.integer("default_int64", -1));
+  return Tensor::scalar(dtype, node.number("default_float", -0.0));
+}
+
+/// Of keys that are strings: codes count from 0, so that a table has the place of each one's value.
+Tensor values_of_text(const Node& node, const Tensor& keys, const Tensor& values,
+                      const Tensor& otherwise, const Tensor& x) {
+  const auto known = static_cast<std::int64_t>(node.source().strings->size());
+  const std::int64_t none = values.count();
+  Tensor places = Tensor::empty(i64, {known + 1});
+  auto* place = places.data_as<std::int64_t>();
+  std::fill_n(place, known + 1, none);
+  for (std::int64_t k = keys.count(); k-- > 0;) place[keys.data_as<std::int64_t>()[k]] = k;
+  const Tensor is_known = logical_and(greater_equal(x, 0), less(x, known));
+  const Tensor at = where(is_known, x, Tensor::scalar_int(i64, known));
+  return gather(concat({values, reshape(otherwise, {1})}, 0), gather(places, at));
+}
+
+/// Version 1: strings to their places in a list, or places to strings.
+Outputs label_places(const Node& node) {
+  const std::vector<std::string> strings = node.strings("classes_strings");
+  const auto count = static_cast<std::int64_t>(strings.size());
+  const Tensor classes = node.codes_of(strings);
   const Tensor x = node.tensor(0);
+  if (node.value(0).is_text()) {
+    Ints places(strings.size());
+    std::iota(places.begin(), places.end(), 0);
+    return {values_of_text(node, classes, row_of(places), other_label(node, i64, false), x)};
+  }
+  const Tensor is_place = logical_and(greater_equal(x, 0), less(x, count));
+  const Tensor at = where(is_place, x, Tensor::scalar_int(x.dtype(), count));
+  const Tensor none = reshape(other_label(node, i64, true), {1});
+  return {Value(gather(concat({classes, none}, 0), at)).as_text()};
+}
+
+Outputs label_encoder(const Node& node) {
+  if (node.has_attr("classes_strings")) return label_places(node);
+  const std::string keys_name = typed(node, "keys");
+  const std::string values_name = typed(node, "values");
+  const Tensor keys = numbers_of(node, keys_name);
+  const Tensor values = numbers_of(node, values_name);
+  if (keys.count() != values.count())
+    node.malformed("values", std::to_string(keys.count()) + ", one for each key",
+                   std::to_string(values.count()));
+  const bool from_text = are_strings(node, keys_name);
+  const bool to_text = are_strings(node, values_name);
+  if (node.value(0).is_text() != from_text)
+    node.malformed("keys", from_text ? "numbers, as the input has" : "strings, as the input has",
+                   from_text ? "strings" : "numbers");
+  const Tensor none = other_label(node, values.dtype(), to_text);
+  const Tensor x = node.tensor(0);
+  if (from_text) {
+    const Value found = values_of_text(node, keys, values, none, x);
+    return {to_text ? found.as_text() : found};
+  }
   Tensor is_key = equal(unsqueeze(x, x.rank()), keys);
   constexpr std::int64_t kNanIsKey = 4;
   if (is_floating(keys.dtype()) && node.opset() >= kNanIsKey)
     is_key = logical_or(is_key, logical_and(is_nan(unsqueeze(x, x.rank())), is_nan(keys)));
   const Tensor found = gather(values, argmax(cast(is_key, i32), x.rank()));
-  const auto otherwise = node.tensor_attr("default_tensor");
-  const Tensor none = otherwise ? reshape(*otherwise, {})
-                      : values.dtype() == i64
-                          ? Tensor::scalar_int(i64, node.integer("default_int64", -1))
-                          : Tensor::scalar(values.dtype(), node.number("default_float", -0.0));
-  return {where(any(is_key, {x.rank()}), found, none)};
+  const Value result = where(any(is_key, {x.rank()}), found, none);
+  return {to_text ? result.as_text() : result};
+}
+
+Outputs zip_map(const Node& node) {
+  const std::size_t strings = node.strings("classlabels_strings").size();
+  const std::size_t numbers = node.integers("classlabels_int64s").size();
+  const Tensor x = node.tensor(0);
+  if (x.dtype() != f32 || x.rank() < 1 || x.rank() > 2)
+    node.malformed("X", "f32 of one or two dimensions", "something else");
+  const Tensor rows = x.rank() == 1 ? unsqueeze(x, 0) : x;
+  const auto keys = static_cast<std::int64_t>(strings + numbers);
+  if ((strings == 0) == (numbers == 0) ||
+      (!rows.size(1).is_symbolic() && rows.size(1).value() != keys))
+    node.malformed("classlabels", "a number or a string for each column, " + listed({rows.size(1)}),
+                   std::to_string(keys));
+  return {Value::of_maps(rows)};
 }
 
 }  // namespace
 
 std::span<const Converter> classical_converters() {
   static constexpr Converter kConverters[] = {
-      {"ArrayFeatureExtractor", array_feature_extractor},
+      {"ArrayFeatureExtractor", array_feature_extractor, {}, false, Texts::Moves},
       {"Binarizer", binarizer},
       {"FeatureVectorizer", feature_vectorizer},
       {"Imputer", imputer},
-      {"LabelEncoder", label_encoder},
+      {"LabelEncoder", label_encoder, {}, false, Texts::Reads},
       {"LinearClassifier", linear_classifier},
       {"LinearRegressor", linear_regressor},
       {"Normalizer", normalizer},
-      {"OneHotEncoder", one_hot_encoder},
-      {"SVMRegressor", svm_regressor},
+      {"OneHotEncoder", one_hot_encoder, {}, false, Texts::Reads},
       {"Scaler", scaler},
+      {"ZipMap", zip_map},
   };
   return kConverters;
 }

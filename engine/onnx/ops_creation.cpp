@@ -22,6 +22,12 @@ Outputs constant(const Node& node) {
   if (node.has_attr("value_float")) return {Tensor::scalar(f32, node.number("value_float", 0))};
   if (node.has_attr("value_floats")) return {vector_of<float>(node.numbers("value_floats"))};
   if (node.has_attr("value_int")) return {Tensor::scalar_int(i64, node.integer("value_int", 0))};
+  if (node.has_attr("value_strings"))
+    return {Value(node.codes_of(node.strings("value_strings"))).as_text()};
+  if (node.has_attr("value_string")) {
+    const std::string text = node.string("value_string", {});
+    return {Value(reshape(node.codes_of({&text, 1}), {})).as_text()};
+  }
   if (node.has_attr("value_ints")) return {vector_of<std::int64_t>(node.integers("value_ints"))};
   node.unsupported("a constant of strings or a sparse one");
 }

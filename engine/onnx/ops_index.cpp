@@ -100,9 +100,9 @@ Outputs reverse_sequence(const Node& node) {
 
 std::span<const Converter> index_converters() {
   static constexpr Converter kConverters[] = {
-      {"Gather", convert_gather},
-      {"GatherElements", gather_elements},
-      {"GatherND", gather_nd},
+      {"Gather", convert_gather, {}, false, Texts::Moves},
+      {"GatherElements", gather_elements, {}, false, Texts::Moves},
+      {"GatherND", gather_nd, {}, false, Texts::Moves},
       {"OneHot", one_hot},
       {"ReverseSequence", reverse_sequence},
       {"Scatter", scatter_elements},

@@ -5,6 +5,7 @@
 #include "engine/onnx/converters.h"
 #include "engine/onnx/float8.h"
 #include "engine/onnx/integers.h"
+#include "engine/onnx/reader.h"
 #include "heddle/custom_op.h"
 
 namespace heddle::onnx {
@@ -309,6 +310,10 @@ Outputs cast_to(const Node& node, DType dtype, std::int64_t bits) {
 
 Outputs cast_attr(const Node& node) {
   if (!node.has_attr("to")) node.malformed("to", "a dtype", "none");
+  if (node.value(0).is_text()) {
+    if (!is_string(static_cast<int>(node.integer("to", 0)))) node.unsupported("strings as numbers");
+    return {node.value(0)};
+  }
   return cast_to(node, node.dtype("to", f32), node.bits("to"));
 }
 
@@ -360,20 +365,20 @@ std::span<const Converter> pointwise_converters() {
       {"BitwiseNot", unary, "not"},
       {"BitwiseOr", convert_binary, "or"},
       {"BitwiseXor", convert_binary, "xor"},
-      {"Cast", cast_attr},
+      {"Cast", cast_attr, {}, false, Texts::Moves},
       {"CastLike", cast_like},
       {"Ceil", unary, "ceil"},
       {"Clip", clip},
       {"Cos", unary, "cos"},
       {"Cosh", unary, "cosh"},
       {"Div", convert_binary, "div"},
-      {"Equal", convert_binary, "eq"},
+      {"Equal", convert_binary, "eq", false, Texts::Reads},
       {"Erf", unary, "erf"},
       {"Exp", unary, "exp"},
       {"Floor", unary, "floor"},
       {"Greater", convert_binary, "gt"},
       {"GreaterOrEqual", convert_binary, "ge"},
-      {"Identity", identity, {}, true},
+      {"Identity", identity, {}, true, Texts::Moves},
       {"IsInf", is_inf},
       {"IsNaN", unary, "is_nan"},
       {"Less", convert_binary, "lt"},
@@ -401,7 +406,7 @@ std::span<const Converter> pointwise_converters() {
       {"Sum", variadic, "add"},
       {"Tan", unary, "tan"},
       {"Tanh", unary, "tanh"},
-      {"Where", select},
+      {"Where", select, {}, false, Texts::Moves},
       {"Xor", convert_binary, "xor"},
   };
   return kConverters;

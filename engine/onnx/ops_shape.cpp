@@ -376,20 +376,20 @@ Outputs space_to_depth(const Node& node) {
 std::span<const Converter> shape_converters() {
   static constexpr Converter kConverters[] = {
       {"CenterCropPad", center_crop_pad},
-      {"Concat", convert_concat},
+      {"Concat", convert_concat, {}, false, Texts::Moves},
       {"DepthToSpace", depth_to_space},
-      {"Expand", convert_expand},
-      {"Flatten", flatten},
+      {"Expand", convert_expand, {}, false, Texts::Moves},
+      {"Flatten", flatten, {}, false, Texts::Moves},
       {"Pad", convert_pad},
-      {"Reshape", convert_reshape},
-      {"Shape", shape_of},
-      {"Size", size_of},
+      {"Reshape", convert_reshape, {}, false, Texts::Moves},
+      {"Shape", shape_of, {}, false, Texts::Reads},
+      {"Size", size_of, {}, false, Texts::Reads},
       {"SpaceToDepth", space_to_depth},
-      {"Split", convert_split},
-      {"Squeeze", convert_squeeze},
-      {"Tile", tile},
-      {"Transpose", convert_transpose},
-      {"Unsqueeze", convert_unsqueeze},
+      {"Split", convert_split, {}, false, Texts::Moves},
+      {"Squeeze", convert_squeeze, {}, false, Texts::Moves},
+      {"Tile", tile, {}, false, Texts::Moves},
+      {"Transpose", convert_transpose, {}, false, Texts::Moves},
+      {"Unsqueeze", convert_unsqueeze, {}, false, Texts::Moves},
   };
   return kConverters;
 }

@@ -178,7 +178,7 @@ Outputs convert_slice(const Node& node) {
 
 std::span<const Converter> slice_converters() {
   static constexpr Converter kConverters[] = {
-      {"Slice", convert_slice},
+      {"Slice", convert_slice, {}, false, Texts::Moves},
   };
   return kConverters;
 }

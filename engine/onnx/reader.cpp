@@ -325,11 +325,33 @@ Tensor read_tensor(const TensorProto& proto, std::string_view raw,
   return tensor;
 }
 
-Tensor read_tensor(const TensorProto& proto, const std::string& folder, const std::string& where) {
+namespace {
+
+/// @param code_of  a string
+template <typename CodeOf>
+Tensor read_strings(const TensorProto& proto, const std::string& where, CodeOf&& code_of) {
+  const std::int64_t count = checked_count(proto, where);
+  if (count != proto.string_data_size())
+    fail("tensor " + proto.name() + ": number of values", where, std::to_string(count),
+         std::to_string(proto.string_data_size()));
+  Tensor codes = Tensor::empty(i64, Sizes(proto.dims().begin(), proto.dims().end()));
+  for (int k = 0; k < proto.string_data_size(); ++k)
+    codes.data_as<std::int64_t>()[k] = code_of(proto.string_data(k));
+  return codes;
+}
+
+}  // namespace
+
+bool is_string(int data_type) { return data_type == TensorProto::STRING; }
+
+Tensor read_tensor(const TensorProto& proto, const TensorSource& source, const std::string& where) {
+  if (is_string(proto.data_type()))
+    return read_strings(proto, where,
+                        [&](const std::string& text) { return source.code_of(text); });
   auto [dtype, sizes, count] = stored_as(proto, where);
   const std::int64_t bytes = count * static_cast<std::int64_t>(size_of(dtype));
   if (proto.data_location() == TensorProto::EXTERNAL)
-    return read_external(proto, dtype, std::move(sizes), bytes, folder, where);
+    return read_external(proto, dtype, std::move(sizes), bytes, source.folder, where);
   if (proto.has_raw_data()) {
     check_raw_size(proto, static_cast<std::int64_t>(proto.raw_data().size()), bytes, where);
     Tensor tensor = Tensor::empty(dtype, std::move(sizes));
@@ -344,20 +366,34 @@ Tensor read_tensor(const TensorProto& proto, const std::string& folder, const st
   return tensor;
 }
 
-Value read_constant(const TensorProto& proto, const std::string& folder, const std::string& where) {
-  Tensor tensor = read_tensor(proto, folder, where);
+Value read_constant(const TensorProto& proto, const TensorSource& source,
+                    const std::string& where) {
+  Tensor tensor = read_tensor(proto, source, where);
+  if (is_string(proto.data_type())) return Value(std::move(tensor)).as_text();
   if (auto packing = packing_of(proto)) return Value::of_packed(std::move(tensor), *packing);
   return Value::of_constant(std::move(tensor));
 }
 
-Tensor load_tensor(const std::string& path) {
+namespace {
+
+Tensor load_tensor(const std::string& path, StringCodes* codes) {
   const std::shared_ptr<const MappedFile> file = map_file(path);
   TensorProto proto;
   if (!proto.ParseFromArray(file->data(), static_cast<int>(file->size())))
     fail("read " + path, {}, "an ONNX TensorProto", "bytes that do not parse as one");
-  const Tensor tensor = read_tensor(proto, {}, path);
+  if (is_string(proto.data_type()) && codes != nullptr)
+    return read_strings(proto, path, [&](const std::string& text) { return codes->code_of(text); });
+  dtype_of_onnx(proto.data_type(), path);  // refuses strings
+  const Tensor tensor = read_tensor(proto, TensorSource(), path);
   const auto packing = packing_of(proto);
   return packing ? unpacked(tensor, *packing) : tensor;
+}
+
+}  // namespace
+
+Tensor load_tensor(const std::string& path) { return load_tensor(path, nullptr); }
+Tensor load_tensor(const std::string& path, StringCodes& codes) {
+  return load_tensor(path, &codes);
 }
 
 }  // namespace heddle::onnx

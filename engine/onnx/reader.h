@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/onnx/value.h"
+#include "heddle/engine.h"
 #include "heddle/mapped_file.h"
 #include "heddle/tensor.h"
 
@@ -19,7 +20,7 @@ class TensorProto;
 
 namespace heddle::onnx {
 
-/// The dtype of an ONNX TensorProto.DataType. @throws UnsupportedError naming it and `where`.
+/// The dtype of an ONNX TensorProto.DataType but STRING. @throws UnsupportedError naming it and `where`.
 /// Integers of 2 and 4 bits are i8 or u8, floats of 4 bits f8e4m3fn: see bits_of_onnx().
 DType dtype_of_onnx(int data_type, const std::string& where);
 /// 2 or 4 of the types that have so few bits; else 0.
@@ -39,14 +40,30 @@ struct ParsedModel {
 /// @throws ModelError.
 ParsedModel parse_model(const void* data, std::size_t size, const std::string& where);
 
+/// What tensors of a model refer to.
+struct TensorSource {
+  std::string folder;  ///< where external data lies
+  StringTable strings{};
+  /// The place of a string of the model. @throws ModelError for others.
+  std::int64_t code_of(std::string_view text) const;
+};
+
+/// All strings that a model's tensors, labels, keys, values and categories are.
+StringTable strings_of(const onnx_format::ModelProto& model);
+
+bool is_string(int data_type);
+
+/// What LabelEncoder gives for other keys where it does not say.
+inline constexpr const char* kUnusedLabel = "_Unused";
+
 /// Of a message that read_tensor() takes: how it holds numbers of less than a byte, if it does.
 std::optional<Packing> packing_of(const onnx_format::TensorProto& proto);
 
-/// The tensor of a TensorProto; of numbers of less than a byte the bytes that hold them, in one dimension. External data must
-/// lie inside `folder`.
+/// The tensor of a TensorProto; of numbers of less than a byte the bytes that hold them, in one dimension, of strings their codes.
+/// External data must lie inside the folder.
 /// @throws ModelError (wrong byte count, negative or absurd sizes, paths outside the folder),
 ///         UnsupportedError (dtype).
-Tensor read_tensor(const onnx_format::TensorProto& proto, const std::string& folder,
+Tensor read_tensor(const onnx_format::TensorProto& proto, const TensorSource& source,
                    const std::string& where);
 
 /// The tensor of a TensorProto whose raw data is `raw`: in place where its alignment allows it and `file`, which
@@ -54,8 +71,8 @@ Tensor read_tensor(const onnx_format::TensorProto& proto, const std::string& fol
 Tensor read_tensor(const onnx_format::TensorProto& proto, std::string_view raw,
                    std::shared_ptr<const MappedFile> file, const std::string& where);
 
-/// What a constant of a model is: its tensor, or packed numbers. @throws as read_tensor() does.
-Value read_constant(const onnx_format::TensorProto& proto, const std::string& folder,
+/// What a constant of a model is: its tensor, text, or packed numbers. @throws as read_tensor() does.
+Value read_constant(const onnx_format::TensorProto& proto, const TensorSource& source,
                     const std::string& where);
 
 }  // namespace heddle::onnx

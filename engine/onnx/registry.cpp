@@ -35,7 +35,8 @@ const Converter* find_converter(std::string_view domain, std::string_view name) 
       table_of({contrib_converters(), contrib_attention_converters(), contrib_quantize_converters(),
                 contrib_recurrent_converters(), contrib_fused_converters(),
                 contrib_qlinear_converters(), contrib_expert_converters()});
-  static const Table classical = table_of({tree_converters(), classical_converters()});
+  static const Table classical =
+      table_of({tree_converters(), svm_converters(), classical_converters()});
   const Table* table = nullptr;
   if (domain.empty() || domain == "ai.onnx") table = &standard;
   if (domain == "ai.onnx.ml") table = &classical;

@@ -25,6 +25,19 @@ Tensor softmax_of_others(const Tensor& scores) {
 
 }  // namespace
 
+Tensor row_of(const Ints& numbers) {
+  Tensor tensor = Tensor::empty(i64, {static_cast<std::int64_t>(numbers.size())});
+  std::copy(numbers.begin(), numbers.end(), tensor.data_as<std::int64_t>());
+  return tensor;
+}
+
+Tensor row_of(const std::vector<double>& numbers, DType dtype) {
+  Tensor tensor = Tensor::empty(f32, {static_cast<std::int64_t>(numbers.size())});
+  for (std::size_t k = 0; k < numbers.size(); ++k)
+    tensor.data_as<float>()[k] = static_cast<float>(numbers[k]);
+  return dtype == f32 ? tensor : cast(tensor, dtype);
+}
+
 Tensor as_f32(const Tensor& x) { return x.dtype() == f32 ? x : cast(x, f32); }
 
 Tensor rows_of(const Node& node, bool wide) {
@@ -45,19 +58,19 @@ Tensor transformed(const Node& node, const Tensor& scores, const std::string& po
                  post_transform);
 }
 
-Labels::Labels(const Node& node, const char* ints, const char* strings)
-    : numbers(node.integers(ints)) {
-  const std::size_t names = node.strings(strings).size();
-  if (numbers.empty() == (names == 0))
+Labels::Labels(const Node& node, const char* ints, const char* strings) {
+  const Ints numbers = node.integers(ints);
+  const std::vector<std::string> names = node.strings(strings);
+  if (numbers.empty() == names.empty())
     node.malformed(ints, "labels, either numbers or strings", numbers.empty() ? "none" : "both");
-  count = static_cast<std::int64_t>(numbers.empty() ? names : numbers.size());
+  are_text = numbers.empty();
+  all = are_text ? node.codes_of(names) : row_of(numbers);
+  count = all.count();
 }
 
-Tensor Labels::of(const Tensor& classes) const {
-  if (numbers.empty()) return {};
-  Tensor all = Tensor::empty(i64, {count});
-  std::copy(numbers.begin(), numbers.end(), all.data_as<std::int64_t>());
-  return gather(all, classes);
+Value Labels::of(const Tensor& classes) const {
+  const Value found = gather(all, classes);
+  return are_text ? found.as_text() : found;
 }
 
 Outputs two_classes(const Labels& labels, const Tensor& score, double threshold, bool complement,

@@ -67,6 +67,11 @@ void check_operand_types(const Node& node) {
     if (!constrained || !node.has(k)) continue;
     if (!first) first = k;
     const DType wanted = node.value(*first).dtype();
+    const bool is_text = node.value(*first).is_text();
+    if (node.value(k).is_text() != is_text)
+      node.malformed(fmt::format("dtype of input {}", k),
+                     fmt::format("{} as input {}", is_text ? "strings" : "numbers", *first),
+                     is_text ? "numbers" : "strings");
     if (node.value(k).dtype() != wanted)
       node.malformed(fmt::format("dtype of input {}", k),
                      fmt::format("{} as input {}", name_of(wanted), *first),

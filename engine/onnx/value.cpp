@@ -135,6 +135,8 @@ struct Value::State {
   std::string input;
   std::string source;
   std::optional<std::vector<Value>> elements;
+  bool is_maps = false;
+  bool is_text = false;
 };
 
 Value::Value(Tensor tensor) {
@@ -195,6 +197,22 @@ Value Value::of_sequence(std::vector<Value> elements) {
 
 bool Value::is_sequence() const { return defined() && state_->elements.has_value(); }
 const std::vector<Value>& Value::elements() const { return *state_->elements; }
+
+Value Value::of_maps(Tensor tensor) {
+  Value value(std::move(tensor));
+  value.state_->is_maps = true;
+  return value;
+}
+
+bool Value::is_maps() const { return defined() && state_->is_maps; }
+bool Value::is_text() const { return defined() && state_->is_text; }
+
+Value Value::as_text() const {
+  Value value;
+  value.state_ = std::make_shared<State>(*state_);
+  value.state_->is_text = true;
+  return value;
+}
 
 Value Value::of_input(Tensor tensor, std::string name) {
   Value value(std::move(tensor));

@@ -52,12 +52,19 @@ class Value {
   static Value of_packed(Tensor bytes, Packing packing);
   /// A list of tensors whose number is known while tracing. It has elements(), and none of what tensors have.
   static Value of_sequence(std::vector<Value> elements);
+  /// The maps that an output of the model is, one for each row of `tensor`: nothing else reads them.
+  static Value of_maps(Tensor tensor);
   /// An input of the graph, called `name`.
   static Value of_input(Tensor tensor, std::string name);
 
   bool defined() const { return state_ != nullptr; }
   bool is_sequence() const;
   const std::vector<Value>& elements() const;
+  bool is_maps() const;
+  /// Whether the elements, i64, are codes of strings.
+  bool is_text() const;
+  /// The same value, of such.
+  Value as_text() const;
   DType dtype() const;
   /// 2 or 4, where ONNX's element type has so few of the dtype's bits; else 0.
   std::int64_t bits() const;

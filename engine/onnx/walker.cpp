@@ -1,5 +1,6 @@
 #include "engine/onnx/walker.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "engine/onnx/control_flow.h"
@@ -59,6 +60,8 @@ class Walker {
       const auto packing = model_.packings.find(name);
       if (packing != model_.packings.end())
         scope.values.emplace(name, Value::of_packed(tensor, packing->second));
+      else if (model_.texts.contains(name))
+        scope.values.emplace(name, Value(tensor).as_text());
       else
         scope.values.emplace(name, is_number(tensor) ? Value::of_constant(tensor) : Value(tensor));
     }
@@ -66,14 +69,19 @@ class Walker {
       const std::string& name = model_.inputs[k];
       const auto bits = model_.input_bits.find(name);
       const Value input = Value::of_input(inputs[k], name);
-      scope.values.emplace(name,
-                           bits == model_.input_bits.end() ? input : input.with_bits(bits->second));
+      if (model_.texts.contains(name))
+        scope.values.emplace(name, input.as_text());
+      else
+        scope.values.emplace(
+            name, bits == model_.input_bits.end() ? input : input.with_bits(bits->second));
     }
     run_nodes(graph.node(), scope);
     TraceResult result;
     for (const auto& output : graph.output()) {
-      result.tensors.push_back(read_tensor(scope, output.name(), "graph output"));
-      check_declared(output, result.tensors.back().dtype());
+      const Value& value = read(scope, output.name(), "graph output");
+      if (value.is_sequence()) refuse(output.name(), "graph output", "a sequence");
+      check_declared(output, value);
+      result.tensors.push_back(value.tensor());
       result.names.push_back(output.name());
     }
     return result;
@@ -81,13 +89,20 @@ class Walker {
 
  private:
   /// What the signature says of an output is so.
-  static void check_declared(const onnx_format::ValueInfoProto& output, DType dtype) {
-    const DType declared = dtype_of_onnx(output.type().tensor_type().elem_type(), output.name());
-    if (dtype != declared)
+  static void check_declared(const onnx_format::ValueInfoProto& output, const Value& value) {
+    const auto kind_of = [](bool is_maps, bool is_text, DType dtype) {
+      return is_maps ? "maps" : is_text ? "strings" : std::string(name_of(dtype));
+    };
+    const int type = output.type().tensor_type().elem_type();
+    const bool has_maps = !output.type().has_tensor_type();
+    const DType dtype = has_maps || is_string(type) ? i64 : dtype_of_onnx(type, output.name());
+    const std::string declared = kind_of(has_maps, is_string(type), dtype);
+    const std::string given = kind_of(value.is_maps(), value.is_text(), value.dtype());
+    if (given != declared)
       throw ModelError({.what = "model: declared dtype of output " + output.name(),
                         .where = {},
-                        .expected = std::string(name_of(dtype)),
-                        .got = std::string(name_of(declared))});
+                        .expected = given,
+                        .got = declared});
   }
 
   const Value& read(const Scope& scope, const std::string& name, const std::string& where) const {
@@ -107,27 +122,27 @@ class Walker {
   }
 
   /// @param sequences  whether the op takes some
-  std::vector<Value> operands(const NodeProto& proto, const Scope& scope, bool sequences) const {
+  /// @param texts  whether it takes strings
+  std::vector<Value> operands(const NodeProto& proto, const Scope& scope, bool sequences,
+                              bool texts) const {
     std::vector<Value> values;
     for (const std::string& name : proto.input()) {
       values.push_back(name.empty() ? Value() : read(scope, name, describe(proto)));
-      if (!sequences && values.back().is_sequence()) refuse_sequence(name, describe(proto));
+      const Value& value = values.back();
+      if (!sequences && value.is_sequence()) refuse(name, describe(proto), "a sequence");
+      if (!texts && value.is_text()) refuse(name, describe(proto), "strings");
+      if (value.is_maps()) refuse(name, describe(proto), "maps");
     }
     while (!values.empty() && !values.back().defined()) values.pop_back();
     return values;
   }
 
-  [[noreturn]] static void refuse_sequence(const std::string& name, const std::string& where) {
+  [[noreturn]] static void refuse(const std::string& name, const std::string& where,
+                                  const char* got) {
     throw UnsupportedError({.what = "model: value " + name,
                             .where = where,
-                            .expected = "a tensor",
-                            .got = "a sequence"});
-  }
-
-  Tensor read_tensor(const Scope& scope, const std::string& name, const std::string& where) const {
-    const Value& value = read(scope, name, where);
-    if (value.is_sequence()) refuse_sequence(name, where);
-    return value.tensor();
+                            .expected = got == std::string_view("strings") ? "numbers" : "a tensor",
+                            .got = got});
   }
 
   /// The node's attributes, references to the function's arguments resolved.
@@ -184,9 +199,9 @@ class Walker {
       return call(*found->second, proto, scope);
     if (const ControlConverter* row = find_control(domain, proto.op_type())) {
       const auto standard = scope.opsets.find("");
-      const Node node(proto, row->row, operands(proto, scope, row->row.sequences),
+      const Node node(proto, row->row, operands(proto, scope, row->row.sequences, false),
                       attributes(proto, scope),
-                      standard == scope.opsets.end() ? 1 : standard->second, model_.folder);
+                      standard == scope.opsets.end() ? 1 : standard->second, model_.source);
       const RunBody run([&](const GraphProto& graph, std::vector<Value> given) {
         return run_body(graph, std::move(given), proto, scope);
       });
@@ -200,12 +215,18 @@ class Walker {
                               .expected = "an op that the importer knows",
                               .got = {}});
     const auto opset = scope.opsets.find(domain);
-    const std::vector<Value> given = operands(proto, scope, domain.empty() && row->sequences);
+    const std::vector<Value> given =
+        operands(proto, scope, domain.empty() && row->sequences, row->texts != Texts::Refuses);
     const Node node(proto, *row, given, attributes(proto, scope),
-                    opset == scope.opsets.end() ? 1 : opset->second, model_.folder);
+                    opset == scope.opsets.end() ? 1 : opset->second, model_.source);
     if (domain.empty()) check_operand_types(node);
     Outputs outputs = row->convert(node);
-    for (Value& output : outputs) output.note_source(given);
+    const bool moves_text =
+        row->texts == Texts::Moves && std::ranges::any_of(given, &Value::is_text);
+    for (Value& output : outputs) {
+      output.note_source(given);
+      if (moves_text && output.defined()) output = output.as_text();
+    }
     return outputs;
   }
 
@@ -225,7 +246,7 @@ class Walker {
     scope.opsets = opsets_of(function.opset_import());
     if (!scope.opsets.contains("")) scope.opsets.emplace("", outer.opsets.at(""));
     scope.arguments = attributes(proto, outer);
-    const std::vector<Value> given = operands(proto, outer, true);
+    const std::vector<Value> given = operands(proto, outer, true, true);
     for (int k = 0; k < function.input_size(); ++k) {
       const auto at = static_cast<std::size_t>(k);
       scope.values[function.input(k)] = at < given.size() ? given[at] : Value();
@@ -245,7 +266,7 @@ class Walker {
     scope.opsets = outer.opsets;
     scope.arguments = outer.arguments;
     for (const auto& initializer : graph.initializer())
-      scope.values[initializer.name()] = read_constant(initializer, model_.folder, describe(proto));
+      scope.values[initializer.name()] = read_constant(initializer, model_.source, describe(proto));
     for (int k = 0; k < graph.input_size() && static_cast<std::size_t>(k) < given.size(); ++k)
       scope.values[graph.input(k).name()] = std::move(given[static_cast<std::size_t>(k)]);
     run_nodes(graph.node(), scope);

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/onnx/node.h"
+#include "engine/onnx/reader.h"
 #include "engine/onnx/value.h"
 #include "heddle/engine.h"
 
@@ -23,13 +25,14 @@ namespace heddle::onnx {
 /// A model that has been read: its messages, its initialisers as tensors, and which inputs are left.
 struct Model {
   std::shared_ptr<const onnx_format::ModelProto> proto;
-  std::string folder;  ///< where external data lies
+  TensorSource source;
   std::map<std::string, Tensor, std::less<>>
       parameters;  ///< initialisers and constants given by the user
   std::map<std::string, Packing, std::less<>>
       packings;  ///< of parameters that hold numbers of less than a byte
   std::map<std::string, std::int64_t, std::less<>> input_bits;  ///< of such inputs: 2 or 4
-  std::vector<std::string> inputs;  ///< names of the engine's inputs, in order
+  std::set<std::string, std::less<>> texts;  ///< parameters and inputs that hold codes of strings
+  std::vector<std::string> inputs;           ///< names of the engine's inputs, in order
 };
 
 /// Whether a tensor of the model is no parameter, which could get other values, but a number of its graph: a scalar, or a quantised

@@ -68,6 +68,25 @@ TEST_F(Contract, RunPrintsNameDTypeSizesAndValues) {
   EXPECT_EQ(ran.err, "");
 }
 
+TEST_F(Contract, StringsAreReadComparedAndPrintedAsSuch) {
+  const std::string model = model_bytes("Identity", kOnnxString);
+  const std::string text = text_bytes({1, 2}, {"two words", ""});
+  write_file(path("same.onnx"), model);
+  write_file(path("x.pb"), text);
+  const std::string command = "run " + path("same.onnx") + " --input x=" + path("x.pb");
+  const Ran ran = run(command);
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.out, "y: string[1, 2] = [two words, ]\n");
+  const Json output = Json::parse(run(command + " --json").out)["outputs"][0];
+  EXPECT_EQ(output["dtype"], "string");
+  EXPECT_EQ(output["values"][0], "two words");
+  EXPECT_EQ(run("run " + path("same.onnx")).code, 0) << "strings are made where none are given";
+  write_case("equal", model, text, text);
+  write_case("unequal", model, text, text_bytes({1, 2}, {"two words", "more"}));
+  EXPECT_THAT(run("verify " + path("cases")).out,
+              testing::EndsWith("1 passed, 1 failed, 0 skipped\n"));
+}
+
 TEST_F(Contract, RunPrintsIntegersExactlyAndWhatJsonHasNoNumbersFor) {
   write_file(path("exact.hir"),
              "graph @main(%x: f32[1] \"x\") {\n"
@@ -197,7 +216,8 @@ TEST_F(Contract, VerifyReportsEachCaseThatDoesNotPass) {
   write_case("b_wrong", model_bytes("Relu"), x, tensor_bytes({1, 2}, {0, 6}));
   write_case("c_shape", model_bytes("Relu"), x, tensor_bytes({2}, {0, 5}));
   write_case("d_unknown", model_bytes("Frobnicate"), x, x);
-  write_case("e_string", model_bytes("Relu", kOnnxString), x, x);
+  const std::string text = text_bytes({1, 2}, {"a", "b"});
+  write_case("e_string", model_bytes("Relu", kOnnxString), text, text);
   write_case("f_broken", "not a model", x, x);
   const Ran ran = run("verify " + path("cases"));
   EXPECT_EQ(ran.code, 1);

@@ -36,6 +36,16 @@ inline std::string tensor_bytes(const std::vector<std::int64_t>& sizes,
   return bytes + field(2, kOnnxFloat) + field(9, raw);
 }
 
+/// A TensorProto of strings.
+inline std::string text_bytes(const std::vector<std::int64_t>& sizes,
+                              const std::vector<std::string>& strings) {
+  std::string bytes;
+  for (const std::int64_t size : sizes) bytes += field(1, size);
+  bytes += field(2, kOnnxString);
+  for (const std::string& string : strings) bytes += field(6, string);
+  return bytes;
+}
+
 /// A dimension called "n" and one of 2 elements.
 inline std::string value_info(const std::string& name, int dtype) {
   const std::string shape = field(1, field(2, std::string("n"))) + field(1, field(1, 2));

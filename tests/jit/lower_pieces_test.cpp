@@ -47,8 +47,8 @@ TEST(LowerPieces, PartsOfTheSameRowsTakeTurns) {
     GraphBuilder b("main");
     std::vector<Value> operands;
     for (const char* size : sizes)
-      operands.push_back(b.input(axis == 0 ? tensor(f32, {size, "4096"})
-                                           : tensor(f32, {"s0", size, "64"})));
+      operands.push_back(
+          b.input(axis == 0 ? tensor(f32, {size, "4096"}) : tensor(f32, {"s0", size, "64"})));
     b.output(b.call("concat", operands, {{"axis", axis}})->value());
     const ir::Graph graph = b.finish();
     for (const std::int64_t rows : {0, 1, 40}) expect_right_at(graph, {rows, 3});

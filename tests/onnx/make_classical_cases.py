@@ -7,6 +7,7 @@ usage: make_classical_cases.py      (needs: pip install onnxruntime onnx numpy)
 import pathlib
 
 import numpy
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from make_contrib_cases import Cases, floats
@@ -167,9 +168,111 @@ def others(cases):
         coefficients=numbers[:FEATURES], rho=[0.3])
 
 
+def support_vectors(cases):
+    def add(case, counts, pairs, **attributes):
+        vectors, classes = sum(counts), len(counts)
+        cases.add(
+            "svm_classifier_" + case, "SVMClassifier", [rows()], 2, domain="ai.onnx.ml", version=1, integer_outputs=(0,),
+            integer=TensorProto.INT64, classlabels_ints=list(range(5, 5 + classes)), kernel_params=[0.2, 0.5, 2.0],
+            support_vectors=[float(x) for x in floats(vectors * FEATURES)], vectors_per_class=counts,
+            coefficients=[float(x) for x in floats((classes - 1) * vectors)], rho=[float(x) for x in floats(pairs)], **attributes)
+
+    for kind in ("LINEAR", "POLY", "RBF", "SIGMOID"):
+        add(kind.lower(), [3, 2, 4, 1], 6, kernel_type=kind)
+    for transform in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+        add("three_" + transform.lower(), [3, 2, 4], 3, kernel_type="RBF", post_transform=transform)
+        add("two_" + transform.lower(), [3, 4], 1, kernel_type="RBF", post_transform=transform)
+    for counts in ([3, 4], [3, 2, 4], [3, 1, 2, 4, 2]):
+        pairs = len(counts) * (len(counts) - 1) // 2
+        add(f"probabilities_{len(counts)}", counts, pairs, kernel_type="RBF", prob_a=[-1 - float(x) for x in abs(floats(pairs))],
+            prob_b=[float(x) for x in floats(pairs)])
+
+
+def texts(cases):
+    """Strings, and maps, which are expected as the tensor of their values."""
+    def words(*strings):
+        return numpy.array(strings, dtype=object)
+
+    def add(case, nodes, inputs, results, constants=(), version=3):
+        """`results`: name to element type, or to the keys of maps."""
+        def info(name, what):
+            if not isinstance(what, list):
+                return helper.make_tensor_value_info(name, what, None)
+            key = TensorProto.STRING if isinstance(what[0], str) else TensorProto.INT64
+            value = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+            return helper.make_value_info(name, helper.make_sequence_type_proto(helper.make_map_type_proto(key, value)))
+
+        def given(name, x):
+            kind = TensorProto.STRING if x.dtype == object else helper.np_dtype_to_tensor_dtype(x.dtype)
+            return helper.make_tensor_value_info(name, kind, [f"{name}_{k}" for k in range(x.ndim)])
+
+        graph = helper.make_graph(
+            nodes, case, [given(name, x) for name, x in inputs.items()], [info(*result) for result in results.items()],
+            [helper.make_tensor(name, TensorProto.STRING, x.shape, [s.encode() for s in x.ravel()]) for name, x in constants])
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", version)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+        arrays = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, inputs)
+        cases.write(f"text_{case}/model.onnx", model)
+        for k, array in enumerate(arrays):
+            if isinstance(array, list):
+                arrays[k] = numpy.array([[row[key] for key in results[list(results)[k]]] for row in array], numpy.float32)
+        for stem, all_arrays in (("input", list(inputs.values())), ("output", arrays)):
+            for k, array in enumerate(all_arrays):
+                path = f"text_{case}/test_data_set_0/{stem}_{k}.pb"
+                cases.write(path, numpy_helper.from_array(array).SerializeToString())
+
+    def ml(op, inputs, outputs, **attributes):
+        return helper.make_node(op, inputs, outputs, domain="ai.onnx.ml", **attributes)
+
+    numbers = [float(x) for x in floats(3 * FEATURES)]
+    text, real, whole = TensorProto.STRING, TensorProto.FLOAT, TensorProto.INT64
+    for labels in (["setosa", "versicolor", "virginica"], [7, 3, 5]):
+        kind = text if isinstance(labels[0], str) else whole
+        name = "strings" if kind == text else "numbers"
+        labelled = {"classlabels_strings" if kind == text else "classlabels_ints": labels}
+        zipped = {"classlabels_strings" if kind == text else "classlabels_int64s": labels}
+        add("classifier_with_maps_of_" + name, [
+            ml("LinearClassifier", ["x"], ["label", "scores"], coefficients=numbers, intercepts=[0.1, 0.2, 0.3], **labelled),
+            ml("Normalizer", ["scores"], ["shares"], norm="L1"),
+            ml("ZipMap", ["shares"], ["maps"], **zipped)], {"x": rows()}, {"label": kind, "maps": labels})
+    trees = Trees("class", 10, 3, 3, positive=True).attributes()
+    add("trees", [ml("TreeEnsembleClassifier", ["x"], ["label", "scores"], classlabels_strings=["b", "a", "c"], **trees)],
+        {"x": rows()}, {"label": text, "scores": real})
+    add("labels_by_number", [
+        helper.make_node("ArgMax", ["x"], ["class"], axis=1, keepdims=0),
+        ml("ArrayFeatureExtractor", ["names", "class"], ["picked"]),
+        helper.make_node("Cast", ["picked"], ["same"], to=text),
+        helper.make_node("Reshape", ["same", "sizes"], ["label"])],
+        {"x": rows()[:, :3].copy(), "sizes": numpy.array([-1], numpy.int64)}, {"label": text},
+        [("names", words("no", "yes", "maybe"))])
+    colours = words("red", "blue", "", "violet", "red", "Blue").reshape(3, 2)
+    add("categories", [
+        ml("OneHotEncoder", ["x"], ["hot"], cats_strings=["blue", "red", "green"]),
+        ml("LabelEncoder", ["x"], ["number"], keys_strings=["red", "blue"], values_floats=[0.5, -1.5], default_float=9.0),
+        ml("LabelEncoder", ["x"], ["other"], keys_strings=["red", "blue"], values_strings=["rot", "blau"]),
+        ml("LabelEncoder", ["x"], ["place"], keys_strings=["", "red"], values_int64s=[4, 6], default_int64=-3)],
+        {"x": colours}, {"hot": real, "number": real, "other": text, "place": whole})
+    add("moved", [
+        helper.make_node("Transpose", ["x"], ["turned"]),
+        helper.make_node("Concat", ["turned", "y"], ["joined"], axis=1),
+        helper.make_node("Gather", ["joined", "i"], ["gathered"], axis=1),
+        helper.make_node("Equal", ["turned", "y"], ["equal"]),
+        helper.make_node("Equal", ["x", "red"], ["is_red"]),
+        helper.make_node("Where", ["is_red", "x", "red"], ["chosen"]),
+        helper.make_node("Identity", ["joined"], ["same"])],
+        {"x": colours, "y": words("red", "blue", "green", "", "violet", "blue").reshape(2, 3), "i": numpy.array([4, 0], numpy.int64)},
+        {"gathered": text, "equal": TensorProto.BOOL, "is_red": TensorProto.BOOL, "chosen": text, "same": text},
+        [("red", words("red"))])
+    classes = {"classes_strings": ["red", "blue", ""], "default_int64": -7, "default_string": "none"}
+    add("labels_of_version_1", [ml("LabelEncoder", ["x"], ["i"], **classes), ml("LabelEncoder", ["k"], ["y"], **classes)],
+        {"x": colours, "k": numpy.array([2, 0, 5, -1], numpy.int64)}, {"i": whole, "y": text}, version=1)
+    add("numbers_to_labels", [ml("LabelEncoder", ["x"], ["y"], keys_int64s=[1, 2], values_strings=["one", "two"], default_string="many")],
+        {"x": numpy.array([2, 1, 5], numpy.int64)}, {"y": text})
+
+
 def main():
     cases = Cases(pathlib.Path(__file__).parent / "classical_cases.zip")
-    for family in (regressors, classifiers, tree_ensembles, others):
+    for family in (regressors, classifiers, tree_ensembles, others, support_vectors, texts):
         family(cases)
     cases.file.close()
 

@@ -142,10 +142,10 @@ TEST(Unsupported, TypesThatAreNoTensors) {
   ModelBuilder model = relu_model();
   model.graph().mutable_input(0)->mutable_type()->mutable_sequence_type();
   EXPECT_THROW(model.load(), UnsupportedError);
-  ModelBuilder text = relu_model();
-  text.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(
-      TensorProto::STRING);
-  EXPECT_THROW(text.load(), UnsupportedError);
+  ModelBuilder complex = relu_model();
+  complex.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(
+      TensorProto::COMPLEX64);
+  EXPECT_THROW(complex.load(), UnsupportedError);
 }
 
 TEST(Malformed, FunctionThatCallsItself) {

@@ -193,13 +193,13 @@ TEST_F(ModelText, TypesThatAreNoTensors) {
   model.graph().mutable_input(0)->mutable_type()->mutable_sequence_type();
   EXPECT_EQ(text_of_load<UnsupportedError>(model),
             "model: type of x: expected a tensor, got a sequence, map, optional or sparse tensor");
-  ModelBuilder text = relu_model();
-  text.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(
-      TensorProto::STRING);
-  EXPECT_EQ(text_of_load<UnsupportedError>(text),
+  ModelBuilder complex = relu_model();
+  complex.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(
+      TensorProto::COMPLEX64);
+  EXPECT_EQ(text_of_load<UnsupportedError>(complex),
             "ONNX element type at x: expected float, double, float16, bfloat16, a float of 8 or 4 "
             "bits, int2, uint2, int4, uint4, int8, uint8, int16, uint16, int32, uint32, int64, "
-            "uint64 or bool, got STRING");
+            "uint64 or bool, got COMPLEX64");
 }
 
 TEST_F(ModelText, OperandsOfDifferentDTypes) {

@@ -157,21 +157,22 @@ TEST(Trees, AsManyFeaturesAsTheRunTells) {
   EXPECT_THAT(engine.run({ones({1, 4})})[0].to_doubles(), ElementsAre(2));
 }
 
-TEST(Trees, LabelsThatAreStringsMayBeLeftUnread) {
+TEST(Trees, LabelsMayBeStrings) {
   TreeModel model;
   model.split("BRANCH_LEQ", 1, 1, 1, 2).leaf(0.25f).leaf(0.75f);
   TreeModel::set_strings(model.finish("TreeEnsembleClassifier", {"label", "y"}),
                          "classlabels_strings", {"no", "yes"});
   EXPECT_THAT(results(model, {0, 2}), ElementsAre(0.75, 0.25, 0.25, 0.75));
-  model.output("label", TensorProto::INT64);
+  model.output("label", TensorProto::STRING);
   Engine engine = model.load();
-  try {
-    engine.run({ones({1, 2})});
-    FAIL();
-  } catch (const UnsupportedError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("output label at"));
-    EXPECT_THAT(error.what(), HasSubstr("expected an output that the importer computes"));
-  }
+  const Signature signature = engine.signature();
+  ASSERT_EQ(signature.outputs.size(), 2u);
+  EXPECT_FALSE(signature.outputs[0].is_text);
+  EXPECT_TRUE(signature.outputs[1].is_text);
+  Tensor x = Tensor::zeros(f32, {2, 2});
+  x.data_as<float>()[1] = x.data_as<float>()[3] = 2;
+  const std::vector<Tensor> results = engine.run({x});
+  EXPECT_THAT(onnx::StringCodes(signature).decode(results[1]), ElementsAre("yes", "yes"));
 }
 
 TEST(Trees, MalformedOnesSayWhatIsWrong) {

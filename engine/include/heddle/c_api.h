@@ -147,6 +147,10 @@ typedef struct heddle_value_info {
   heddle_dtype dtype;
   int32_t rank;
   const int64_t* sizes; /* as long as the name; -1: any size */
+  int32_t is_text;      /* not 0: its elements, HEDDLE_I64, are codes of strings */
+  size_t
+      column_count; /* of an output that the model gives as maps: their keys, one for each column */
+  const char* const* columns; /* as long as the name */
 } heddle_value_info;
 HEDDLE_C_API size_t heddle_engine_input_count(const heddle_engine* engine);
 HEDDLE_C_API size_t heddle_engine_output_count(const heddle_engine* engine);
@@ -154,6 +158,15 @@ HEDDLE_C_API heddle_status heddle_engine_input_info(const heddle_engine* engine,
                                                     heddle_value_info* info);
 HEDDLE_C_API heddle_status heddle_engine_output_info(const heddle_engine* engine, size_t index,
                                                      heddle_value_info* info);
+/* The strings of a model, which codes from 0 on stand for, in the order of their bytes. Others that a caller puts in have codes of the
+ * caller's choice outside of these; they equal nothing but themselves. */
+HEDDLE_C_API size_t heddle_engine_string_count(const heddle_engine* engine);
+/* UTF-8 of `length` bytes, then 0; valid as long as the engine. */
+HEDDLE_C_API heddle_status heddle_engine_string(const heddle_engine* engine, int64_t code,
+                                                const char** string, size_t* length);
+/* -1: the model has no such string. */
+HEDDLE_C_API int64_t heddle_engine_code_of(const heddle_engine* engine, const char* string,
+                                           size_t length);
 
 /* The plan for inputs such as these as a JSON document, to be freed with heddle_string_free(). */
 HEDDLE_C_API heddle_status heddle_engine_plan_json(heddle_engine* engine,

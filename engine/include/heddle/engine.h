@@ -135,6 +135,11 @@ struct ValueInfo {
   DType dtype = f32;
   std::vector<SymInt> sizes;  ///< symbolic where any size is taken
   bool donated = false;       ///< an input that each call gives away (EngineOptions::donate)
+  /// Elements, i64, are codes of strings: places in Signature::strings, or the caller's own numbers outside of it for strings that
+  /// the model does not know, which equal nothing but themselves (onnx::StringCodes).
+  bool is_text = false;
+  /// An output that the model gives as maps: the keys of the columns of its last dimension, numbers in decimal. Else empty.
+  std::vector<std::string> columns{};
   std::string to_string() const;
 };
 
@@ -233,10 +238,16 @@ struct TraceResult {
 };
 using TraceFunction = std::function<TraceResult(std::span<const Tensor>)>;
 
+/// Strings, sorted by their bytes: each is said by its place. Null: none.
+using StringTable = std::shared_ptr<const std::vector<std::string>>;
+/// -1: `strings` has no such.
+HEDDLE_API std::int64_t place_of(const std::vector<std::string>& strings, std::string_view string);
+
 /// What is known about inputs before the first call. Engines made from a model file know it all.
 struct Signature {
   std::vector<ValueInfo> inputs;
   std::vector<ValueInfo> outputs;
+  StringTable strings{};  ///< of the model, which codes stand for
 };
 
 class Engine;

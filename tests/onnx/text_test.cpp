@@ -1,0 +1,177 @@
+// Strings as their codes, and maps as the tensor of their values.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/onnx/onnx.pb.h"
+#include "heddle/c_api.h"
+#include "heddle/error.h"
+#include "tests/onnx/model_builder.h"
+
+namespace heddle::onnx_test {
+namespace {
+
+using onnx::StringCodes;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Strings = std::vector<std::string>;
+
+TensorProto& add_strings(ModelBuilder& model, const std::string& name, const Strings& strings) {
+  TensorProto& tensor =
+      model.initializer(name, {static_cast<std::int64_t>(strings.size())}, TensorProto::STRING);
+  for (const std::string& string : strings) tensor.add_string_data(string);
+  return tensor;
+}
+
+/// Whether each of x is one of a, and the strings of x and a side by side.
+ModelBuilder comparing_model() {
+  ModelBuilder model;
+  model.input("x", {"n"}, TensorProto::STRING);
+  model.output("equal", TensorProto::BOOL).output("both", TensorProto::STRING);
+  add_strings(model, "a", {"yes"});
+  model.node("Equal", {"x", "a"}, {"equal"});
+  ModelBuilder::set_int(model.node("Concat", {"x", "a"}, {"both"}), "axis", 0);
+  return model;
+}
+
+std::string error_of(const ModelBuilder& model, const std::vector<Tensor>& inputs) {
+  try {
+    model.load().run(inputs);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Text, StringsThatTheModelDoesNotKnowPassThroughAndEqualThemselves) {
+  Engine engine = comparing_model().load();
+  const Signature signature = engine.signature();
+  EXPECT_TRUE(signature.inputs[0].is_text);
+  EXPECT_EQ(signature.inputs[0].dtype, i64);
+  EXPECT_FALSE(signature.outputs[0].is_text);
+  EXPECT_TRUE(signature.outputs[1].is_text);
+  EXPECT_THAT(*signature.strings, ElementsAre("yes"));
+
+  StringCodes codes(signature);
+  const Tensor x = codes.encode(Strings{"no", "yes", "", "no"}, {4});
+  const std::vector<Tensor> results = engine.run({x});
+  EXPECT_THAT(results[0].to_doubles(), ElementsAre(0, 1, 0, 0));
+  EXPECT_THAT(codes.decode(results[1]), ElementsAre("no", "yes", "", "no", "yes"));
+  EXPECT_EQ(codes.code_of("yes"), 0);
+  EXPECT_EQ(codes.code_of("no"), codes.code_of("no"));
+  EXPECT_EQ(codes.count(), 3);
+  EXPECT_EQ(StringCodes(signature).count(), 1) << "those that were met are this object's own";
+}
+
+TEST(Text, CodesAreChecked) {
+  StringCodes codes((Signature()));
+  EXPECT_THROW(codes.string_of(0), ArgumentError);
+  EXPECT_THROW(codes.string_of(-1), ArgumentError);
+  EXPECT_THROW(codes.encode(Strings{"a"}, {2}), ArgumentError);
+  EXPECT_THROW(codes.decode(Tensor::zeros(f32, {1})), ArgumentError);
+  EXPECT_EQ(codes.code_of("a"), 0);
+  EXPECT_THAT(codes.decode(Tensor::zeros(i64, {1, 2})), ElementsAre("a", "a"));
+}
+
+TEST(Text, ArithmeticOnStringsIsRefused) {
+  const Tensor x = Tensor::zeros(i64, {2});
+  ModelBuilder model;
+  model.input("x", {"n"}, TensorProto::STRING).output("y", TensorProto::STRING);
+  model.node("Add", {"x", "x"}, {"y"});
+  EXPECT_EQ(error_of(model, {x}),
+            "model: value x at the_Add (ai.onnx Add): expected numbers, got strings");
+  ModelBuilder cast;
+  cast.input("x", {"n"}, TensorProto::STRING).output("y", TensorProto::INT64);
+  ModelBuilder::set_int(cast.node("Cast", {"x"}, {"y"}), "to", TensorProto::INT64);
+  EXPECT_THAT(error_of(cast, {x}), HasSubstr("Cast: strings as numbers"));
+  ModelBuilder mixed;
+  mixed.input("x", {"n"}, TensorProto::STRING).input("k", {"n"}, TensorProto::INT64);
+  mixed.output("y", TensorProto::BOOL);
+  mixed.node("Equal", {"x", "k"}, {"y"});
+  EXPECT_EQ(error_of(mixed, {x, x}),
+            "Equal: dtype of input 1 at the_Equal (ai.onnx Equal): expected strings as input 0, "
+            "got numbers");
+}
+
+TEST(Text, DeclaredTypesOfOutputsAreHeldToIt) {
+  ModelBuilder model;
+  model.input("x", {"n"}, TensorProto::STRING).output("y", TensorProto::INT64);
+  model.node("Identity", {"x"}, {"y"});
+  EXPECT_EQ(error_of(model, {Tensor::zeros(i64, {2})}),
+            "model: declared dtype of output y: expected strings, got i64");
+}
+
+TEST(Text, TensorsOfAnotherNumberOfStringsAreMalformed) {
+  ModelBuilder model = comparing_model();
+  model.graph().mutable_initializer(0)->add_string_data("more");
+  EXPECT_THROW(model.load(), ModelError);
+}
+
+/// A label and a map for each row of x.
+ModelBuilder zipping_model(const Strings& keys) {
+  ModelBuilder model;
+  model.input("x", {"n", "2"});
+  auto* output = model.graph().add_output();
+  output->set_name("maps");
+  auto* map = output->mutable_type()->mutable_sequence_type()->mutable_elem_type();
+  map->mutable_map_type()->set_key_type(TensorProto::STRING);
+  map->mutable_map_type()->mutable_value_type()->mutable_tensor_type()->set_elem_type(kFloat);
+  NodeProto& node = model.node("ZipMap", {"x"}, {"maps"}, "ai.onnx.ml");
+  AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name("classlabels_strings");
+  attribute.set_type(AttributeProto::STRINGS);
+  for (const std::string& key : keys) attribute.add_strings(key);
+  return model;
+}
+
+TEST(Text, MapsAreTheTensorOfTheirValues) {
+  Engine engine = zipping_model({"cat", "dog"}).load();
+  const ValueInfo maps = engine.signature().outputs[0];
+  EXPECT_THAT(maps.columns, ElementsAre("cat", "dog"));
+  EXPECT_EQ(maps.dtype, f32);
+  ASSERT_EQ(maps.sizes.size(), 2u);
+  EXPECT_EQ(maps.sizes[1].value(), 2);
+  const std::vector<Tensor> results = engine.run({ones({3, 2})});
+  EXPECT_THAT(results[0].sizes(), ElementsAre(3, 2));
+  EXPECT_THAT(error_of(zipping_model({"cat"}), {ones({3, 2})}),
+              HasSubstr("ZipMap: classlabels at the_ZipMap"));
+  ModelBuilder read = zipping_model({"cat", "dog"});
+  read.output("y");
+  read.node("Identity", {"maps"}, {"y"});
+  EXPECT_THAT(error_of(read, {ones({3, 2})}), HasSubstr("expected a tensor, got maps"));
+}
+
+TEST(Text, TheCApiTellsStringsAndColumns) {
+  const auto load = [](const ModelBuilder& model) {
+    const std::string bytes = model.bytes();
+    heddle_engine* engine = nullptr;
+    EXPECT_EQ(heddle_engine_load_onnx_bytes(bytes.data(), bytes.size(), nullptr, nullptr, &engine),
+              HEDDLE_OK)
+        << heddle_last_error();
+    return engine;
+  };
+  heddle_engine* comparing = load(comparing_model());
+  heddle_value_info info{};
+  ASSERT_EQ(heddle_engine_input_info(comparing, 0, &info), HEDDLE_OK);
+  EXPECT_EQ(info.dtype, HEDDLE_I64);
+  EXPECT_NE(info.is_text, 0);
+  EXPECT_EQ(info.column_count, 0u);
+  ASSERT_EQ(heddle_engine_string_count(comparing), 1u);
+  const char* string = nullptr;
+  std::size_t length = 0;
+  ASSERT_EQ(heddle_engine_string(comparing, 0, &string, &length), HEDDLE_OK);
+  EXPECT_EQ(std::string(string, length), "yes");
+  EXPECT_EQ(heddle_engine_string(comparing, 1, &string, &length), HEDDLE_ERROR_ARGUMENT);
+  EXPECT_EQ(heddle_engine_code_of(comparing, "yes", 3), 0);
+  EXPECT_EQ(heddle_engine_code_of(comparing, "ye", 2), -1);
+  heddle_engine_free(comparing);
+
+  heddle_engine* zipping = load(zipping_model({"cat", "dog"}));
+  ASSERT_EQ(heddle_engine_output_info(zipping, 0, &info), HEDDLE_OK);
+  EXPECT_EQ(info.is_text, 0);
+  ASSERT_EQ(info.column_count, 2u);
+  EXPECT_STREQ(info.columns[1], "dog");
+  heddle_engine_free(zipping);
+}
+
+}  // namespace
+}  // namespace heddle::onnx_test
