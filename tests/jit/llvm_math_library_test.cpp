@@ -1,10 +1,12 @@
 // Vector math as functions that kernels share: their names, where they come from, and that every width computes the
 // same bits.
+#include <barrier>
 #include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <limits>
 #include <map>
+#include <thread>
 #include <vector>
 
 #include "heddle/error.h"
@@ -159,6 +161,35 @@ TEST(MathLibraryDeathTest, FunctionsComeFromTheStoreOrGoThere) {
     std::exit(HasFailure() ? 1 : 0);
   };
   EXPECT_EXIT(check(), ::testing::ExitedWithCode(0), "");
+}
+
+/// Threads that link kernels with a function in common run it when each has linked its own: none may find the function's code half
+/// in place. Each function can be linked once in a process, so that this is worth most in a process of its own.
+TEST(MathLibrary, AFunctionIsInPlaceForAllWhoNeedItAtOnce) {
+  constexpr int kThreads = 4;
+  std::vector<float> x(100);
+  for (std::size_t k = 0; k < x.size(); ++k) x[k] = 0.01f * static_cast<float>(k);
+  for (const std::int64_t vector_bytes : {64, 32, 16}) {
+    const cpu::CodegenTarget target = cpu::host_target(vector_bytes);
+    for (const ScalarOp op : {ScalarOp::Exp, ScalarOp::Log, ScalarOp::Tanh, ScalarOp::Sigmoid,
+                              ScalarOp::Erf, ScalarOp::Sin, ScalarOp::Cos, ScalarOp::Atan}) {
+      const std::string object = cpu::compile_object(chain_nest(op, ScalarOp::Abs, 100), target);
+      std::barrier together(kThreads);
+      std::vector<std::vector<float>> results(kThreads, std::vector<float>(x.size(), -7));
+      std::vector<std::thread> threads;
+      for (std::vector<float>& y : results)
+        threads.emplace_back([&] {
+          together.arrive_and_wait();
+          const cpu::LoadedObject code = cpu::load_object(object, target);
+          void* buffers[] = {x.data(), y.data()};
+          std::int32_t status = 0;
+          code.entry(buffers, nullptr, 0, 1, nullptr, &status);
+        });
+      for (std::thread& thread : threads) thread.join();
+      for (const std::vector<float>& y : results) EXPECT_EQ(y, results[0]);
+      EXPECT_NE(results[0].back(), -7);
+    }
+  }
 }
 
 }  // namespace

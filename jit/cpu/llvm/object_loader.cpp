@@ -85,8 +85,15 @@ class Linker {
     llvm::cantFail(runtime_->define(orc::absoluteSymbols(std::move(symbols))));
   }
 
-  /// Makes a function of the math library known to all kernels. Others that need it meanwhile wait.
+  /// Returns when a function of the math library can be run by all kernels. ORC alone does not wait for one that another thread is
+  /// linking: it may call a kernel ready that knows the function's address, but whose code is not in place.
   void require_math(const std::string& symbol, const CodegenTarget& target, ObjectStore* store) {
+    add_math(symbol, target, store);
+    value_of(session_.lookup(orc::makeJITDylibSearchOrder({runtime_}), session_.intern(symbol)));
+  }
+
+  /// Others that need one meanwhile wait.
+  void add_math(const std::string& symbol, const CodegenTarget& target, ObjectStore* store) {
     const std::lock_guard lock(math_mutex_);
     if (math_.count(symbol) != 0) return;
     const std::string key =
