@@ -95,6 +95,20 @@ SymInts Node::known(std::size_t k, std::string_view name) const {
   unknown_value(k, name);
 }
 
+SymInts Node::known_or_late(std::size_t k, std::string_view name) const {
+  const Value& vector = value(k);
+  const auto parts = vector.ints() || !vector.source().empty() ? std::nullopt : vector.parts();
+  if (!parts) return known(k, name);
+  const Tensor given = vector.tensor();
+  const Tensor numbers = given.dtype() == i64 ? given : cast(given, i64);
+  SymInts all;
+  for (const std::optional<SymInt>& part : *parts) {
+    const auto at = static_cast<std::int64_t>(all.size());
+    all.push_back(part ? *part : as_size(reshape(slice(numbers, 0, at, at + 1), {})));
+  }
+  return all;
+}
+
 Ints Node::known_numbers(std::size_t k, std::string_view name) const {
   Ints numbers;
   for (const SymInt& number : known(k, name)) numbers.push_back(number.value());

@@ -58,6 +58,8 @@ class Node {
   /// @throws NeedsValueError, UnsupportedError.
   SymInts known(std::size_t k, std::string_view name) const;
   Ints known_numbers(std::size_t k, std::string_view name) const;
+  /// The same, and where no input of the graph decides them, sizes that only the run tells. @throws ShapeError then, if one is below 0.
+  SymInts known_or_late(std::size_t k, std::string_view name) const;
   /// The same of an input of one element. @throws ModelError too.
   SymInt known_size(std::size_t k, std::string_view name) const;
   std::int64_t known_number(std::size_t k, std::string_view name) const;

@@ -33,7 +33,7 @@ Outputs constant(const Node& node) {
 }
 
 Outputs constant_of_shape(const Node& node) {
-  SymInts sizes = node.known(0, "input");
+  SymInts sizes = node.known_or_late(0, "input");
   const Tensor value = node.tensor_attr("value").value_or(Tensor::scalar(f32, 0));
   if (value.count() != 1) node.malformed("value", "one element", std::to_string(value.count()));
   for (const SymInt& size : sizes)

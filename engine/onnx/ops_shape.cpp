@@ -61,7 +61,7 @@ Outputs convert_reshape(const Node& node) {
   const Value& x = node.value(0);
   SymInts sizes;
   if (node.has(1)) {
-    sizes = node.known(1, "shape");
+    sizes = node.known_or_late(1, "shape");
   } else {
     for (const std::int64_t size : node.integers("shape")) sizes.push_back(size);
   }
@@ -182,7 +182,7 @@ SymInt broadcast_size(const SymInt& size, const SymInt& wanted) {
 /// Both ways of broadcasting: sizes of 1 in the wanted shape take the tensor's.
 Outputs convert_expand(const Node& node) {
   const Value& x = node.value(0);
-  SymInts sizes = node.known(1, "shape");
+  SymInts sizes = node.known_or_late(1, "shape");
   const SymInts old = x.shape();
   if (old.size() > sizes.size()) sizes.insert(sizes.begin(), old.size() - sizes.size(), SymInt(1));
   for (std::size_t k = 0; k < old.size(); ++k) {
@@ -194,7 +194,7 @@ Outputs convert_expand(const Node& node) {
 
 Outputs tile(const Node& node) {
   const Tensor x = node.tensor(0);
-  SymInts repeats = node.known(1, "repeats");
+  SymInts repeats = node.known_or_late(1, "repeats");
   if (node.opset() < 6) node.unsupported("Tile before version 6");
   if (static_cast<std::int64_t>(repeats.size()) != x.rank())
     node.malformed("repeats", std::to_string(x.rank()) + " numbers",
@@ -212,6 +212,17 @@ Outputs tile(const Node& node) {
   return {reshape(expand(reshape(x, split), wide), merged)};
 }
 
+/// Elements of vectors of integers one behind the other; nothing where none or all are known.
+std::optional<KnownParts> parts_of(const Node& node) {
+  KnownParts all;
+  for (const Value& operand : node.values()) {
+    const auto parts = operand.parts();
+    if (!parts) return {};
+    all.insert(all.end(), parts->begin(), parts->end());
+  }
+  return is_late(all) ? std::optional(std::move(all)) : std::nullopt;
+}
+
 Outputs convert_concat(const Node& node) {
   const std::int64_t rank = node.value(0).rank();
   if (node.is_shape_arithmetic() && rank == 1) {
@@ -224,6 +235,7 @@ Outputs convert_concat(const Node& node) {
   }
   const std::int64_t fallback = node.opset() < 4 ? 1 : 0;
   const Tensor joined = concat(node.tensors(), node.axis(node.integer("axis", fallback), rank));
+  if (auto parts = parts_of(node)) return {Value::of_parts(joined, std::move(*parts))};
   return {with_reals(joined, node.values())};
 }
 

@@ -1,5 +1,6 @@
 #include "engine/onnx/value.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/onnx/integers.h"
@@ -123,6 +124,11 @@ Tensor unpacked(const Tensor& bytes, const Packing& packing) {
   return numbers;
 }
 
+bool is_late(const KnownParts& parts) {
+  const auto is_known = [](const std::optional<SymInt>& part) { return part.has_value(); };
+  return std::ranges::any_of(parts, is_known) && !std::ranges::all_of(parts, is_known);
+}
+
 struct Value::State {
   Tensor tensor;  ///< of a packed value: its bytes, in one dimension
   std::optional<Packing> packing;
@@ -131,6 +137,7 @@ struct Value::State {
   Tensor in_graph;         ///< of a number or a packed value: what stands for it
   std::optional<KnownInts> known;
   std::optional<Reals> reals;  ///< of `tensor`
+  std::optional<KnownParts> parts;
   DType dtype = f32;
   std::string input;
   std::string source;
@@ -173,6 +180,12 @@ Value Value::of_constant(Tensor tensor) {
 Value Value::of_reals(Tensor tensor, Reals reals) {
   Value value(std::move(tensor));
   value.state_->reals = std::move(reals);
+  return value;
+}
+
+Value Value::of_parts(Tensor tensor, KnownParts parts) {
+  Value value(std::move(tensor));
+  value.state_->parts = std::move(parts);
   return value;
 }
 
@@ -323,6 +336,15 @@ std::optional<SymInts> Value::ints() const {
   if (!state_->known && !state_->packing && holds_ints(state_->tensor))
     return read_ints(state_->tensor);
   return {};
+}
+
+std::optional<KnownParts> Value::parts() const {
+  if (is_sequence() || is_floating(dtype()) || rank() != 1) return {};
+  if (const auto known = ints()) return KnownParts(known->begin(), known->end());
+  if (state_->parts) return state_->parts;
+  const SymInt length = shape()[0];
+  if (length.is_symbolic() || length.value() > kMaxInts) return {};
+  return KnownParts(static_cast<std::size_t>(length.value()));
 }
 
 std::optional<KnownInts> Value::known_ints() const {

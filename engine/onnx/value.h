@@ -21,6 +21,11 @@ struct KnownInts {
   Ints sizes;
 };
 
+/// The elements of a computed vector of integers, those that are known while tracing.
+using KnownParts = std::vector<std::optional<SymInt>>;
+/// Whether some of them are known and some are not.
+bool is_late(const KnownParts& parts);
+
 /// How numbers of less than a byte lie in a tensor of bytes: the first in the lowest bits, the last byte padded.
 struct Packing {
   std::int64_t bits;  ///< 2 or 4
@@ -47,6 +52,8 @@ class Value {
   static Value of_constant(Tensor tensor);
   /// A computed tensor, a scalar or vector, whose elements follow from sizes: `reals` are read where a number is needed.
   static Value of_reals(Tensor tensor, Reals reals);
+  /// A computed vector of integers of which some are known.
+  static Value of_parts(Tensor tensor, KnownParts parts);
   /// Numbers of less than a byte: as a tensor they are i8 or u8, which the graph computes from `bytes` where it reads them, or
   /// f8e4m3fn, of which a copy is made here.
   static Value of_packed(Tensor bytes, Packing packing);
@@ -83,6 +90,8 @@ class Value {
   /// The integers of a scalar or vector if they are known: also those of a small integer tensor with data, and reals that
   /// were cut to integers, which guards their sizes.
   std::optional<SymInts> ints() const;
+  /// The elements of a vector of integers of a known length, those that are known; nothing of others.
+  std::optional<KnownParts> parts() const;
   /// The integers of any rank, where arithmetic on them takes the place of arithmetic on tensors.
   std::optional<KnownInts> known_ints() const;
   /// Whether that is so of a scalar or vector.

@@ -140,6 +140,45 @@ TEST(Text, MapsAreTheTensorOfTheirValues) {
   EXPECT_THAT(error_of(read, {ones({3, 2})}), HasSubstr("expected a tensor, got maps"));
 }
 
+/// Support vectors of two classes, in two features.
+NodeProto& svm_node(ModelBuilder& model, std::vector<float> coefficients, std::vector<float> rho) {
+  const auto set_floats = [](NodeProto& node, const char* name, const std::vector<float>& values) {
+    AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(AttributeProto::FLOATS);
+    for (const float value : values) attribute.add_floats(value);
+  };
+  model.input("x", {"n", "2"}).output("label", TensorProto::INT64).output("scores");
+  NodeProto& node = model.node("SVMClassifier", {"x"}, {"label", "scores"}, "ai.onnx.ml");
+  ModelBuilder::set_ints(node, "classlabels_ints", {4, 9});
+  ModelBuilder::set_ints(node, "vectors_per_class", {1, 2});
+  set_floats(node, "support_vectors", {1, 0, 0, 1, -1, 0});
+  set_floats(node, "coefficients", coefficients);
+  set_floats(node, "rho", rho);
+  return node;
+}
+
+TEST(SupportVectors, MalformedOnesSayWhatIsWrong) {
+  const std::vector<Tensor> x{ones({1, 2})};
+  ModelBuilder fine;
+  svm_node(fine, {1, -1, -1}, {0.5f});
+  EXPECT_EQ(error_of(fine, x), "no error");
+  ModelBuilder few;
+  svm_node(few, {1, -1}, {0.5f});
+  EXPECT_EQ(error_of(few, x),
+            "SVMClassifier: coefficients at the_SVMClassifier (ai.onnx.ml SVMClassifier): expected "
+            "one less than there are classes for each support vector, got 2");
+  ModelBuilder shifts;
+  svm_node(shifts, {1, -1, -1}, {0.5f, 1});
+  EXPECT_THAT(error_of(shifts, x), HasSubstr("expected 1, one for each pair of classes, got 2"));
+  ModelBuilder probit;
+  AttributeProto& attribute = *svm_node(probit, {1, -1, -1}, {0.5f}).add_attribute();
+  attribute.set_name("post_transform");
+  attribute.set_type(AttributeProto::STRING);
+  attribute.set_s("PROBIT");
+  EXPECT_THAT(error_of(probit, x), HasSubstr("SVMClassifier: post_transform PROBIT"));
+}
+
 TEST(Text, TheCApiTellsStringsAndColumns) {
   const auto load = [](const ModelBuilder& model) {
     const std::string bytes = model.bytes();
