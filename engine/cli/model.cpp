@@ -246,7 +246,7 @@ EngineOptions ModelOptions::engine_options() const {
 }
 
 Tensor read_tensor_file(const std::string& path, onnx::StringCodes& codes) {
-  if (ends_with(path, ".npy")) return read_npy(path);
+  if (ends_with(path, ".npy")) return read_npy(path, codes);
   if (ends_with(path, ".pb")) return onnx::load_tensor(path, codes);
   throw UsageError(fmt::format("{}: expected a tensor file called .npy or .pb", path));
 }

@@ -3,13 +3,16 @@
 
 #include <string>
 
+#include "heddle/onnx.h"
 #include "heddle/tensor.h"
 
 namespace heddle::cli {
 
-/// @throws ParseError (not a .npy file, truncated), UnsupportedError (dtype, byte order).
-Tensor read_npy(const std::string& path);
+/// Strings become codes. @throws ParseError (not a .npy file, truncated), UnsupportedError (dtype, byte order).
+Tensor read_npy(const std::string& path, onnx::StringCodes& codes);
 /// Row-major; bf16 is widened to f32. @throws ArgumentError if the file cannot be written.
-void write_npy(const std::string& path, const Tensor& tensor);
+/// @param codes  of the strings that the elements stand for; null: they are numbers
+void write_npy(const std::string& path, const Tensor& tensor,
+               const onnx::StringCodes* codes = nullptr);
 
 }  // namespace heddle::cli

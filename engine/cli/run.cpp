@@ -125,7 +125,8 @@ int run(const RunOptions& options) {
                            .expected = "a folder, or a place where one can be made",
                            .got = error.message()});
     for (std::size_t k = 0; k < outputs.size(); ++k)
-      write_npy(options.output_dir + "/" + file_name(k, name_of_output(signature, k)), outputs[k]);
+      write_npy(options.output_dir + "/" + file_name(k, name_of_output(signature, k)), outputs[k],
+                codes_of(signature, k, model.codes));
   }
   options.json ? print_json(signature, outputs, model.codes)
                : print_text(signature, outputs, model.codes);

@@ -70,19 +70,23 @@ TEST_F(Contract, RunPrintsNameDTypeSizesAndValues) {
 
 TEST_F(Contract, StringsAreReadComparedAndPrintedAsSuch) {
   const std::string model = model_bytes("Identity", kOnnxString);
-  const std::string text = text_bytes({1, 2}, {"two words", ""});
+  const std::string text =
+      text_bytes({1, 2}, {"zwei W\xc3\xb6rter \xe2\x82\xac \xf0\x9f\x99\x82", ""});
   write_file(path("same.onnx"), model);
   write_file(path("x.pb"), text);
   const std::string command = "run " + path("same.onnx") + " --input x=" + path("x.pb");
   const Ran ran = run(command);
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_EQ(ran.out, "y: string[1, 2] = [two words, ]\n");
+  EXPECT_EQ(ran.out, "y: string[1, 2] = [zwei W\xc3\xb6rter \xe2\x82\xac \xf0\x9f\x99\x82, ]\n");
   const Json output = Json::parse(run(command + " --json").out)["outputs"][0];
   EXPECT_EQ(output["dtype"], "string");
-  EXPECT_EQ(output["values"][0], "two words");
+  EXPECT_EQ(output["values"][0], "zwei W\xc3\xb6rter \xe2\x82\xac \xf0\x9f\x99\x82");
+  EXPECT_EQ(run(command + " --output-dir " + path("strings")).code, 0);
+  const Ran again = run("run " + path("same.onnx") + " --input x=" + path("strings/0_y.npy"));
+  EXPECT_EQ(again.out, ran.out) << again.err;
   EXPECT_EQ(run("run " + path("same.onnx")).code, 0) << "strings are made where none are given";
   write_case("equal", model, text, text);
-  write_case("unequal", model, text, text_bytes({1, 2}, {"two words", "more"}));
+  write_case("unequal", model, text, text_bytes({1, 2}, {"zwei", ""}));
   EXPECT_THAT(run("verify " + path("cases")).out,
               testing::EndsWith("1 passed, 1 failed, 0 skipped\n"));
 }
