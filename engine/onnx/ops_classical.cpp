@@ -188,6 +188,16 @@ Tensor values_of_text(const Node& node, const Tensor& keys, const Tensor& values
   return gather(concat({values, reshape(otherwise, {1})}, 0), gather(places, at));
 }
 
+/// Of keys that are numbers.
+Tensor values_of_numbers(const Tensor& keys, const Tensor& values, const Tensor& otherwise,
+                         const Tensor& x, bool nan_is_key) {
+  Tensor is_key = equal(unsqueeze(x, x.rank()), keys);
+  if (is_floating(keys.dtype()) && nan_is_key)
+    is_key = logical_or(is_key, logical_and(is_nan(unsqueeze(x, x.rank())), is_nan(keys)));
+  const Tensor found = gather(values, argmax(cast(is_key, i32), x.rank()));
+  return where(any(is_key, {x.rank()}), found, otherwise);
+}
+
 /// Version 1: strings to their places in a list, or places to strings.
 Outputs label_places(const Node& node) {
   const std::vector<std::string> strings = node.strings("classes_strings");
@@ -225,13 +235,25 @@ Outputs label_encoder(const Node& node) {
     const Value found = values_of_text(node, keys, values, none, x);
     return {to_text ? found.as_text() : found};
   }
-  Tensor is_key = equal(unsqueeze(x, x.rank()), keys);
+  // ONNX Runtime finds NaN from version 4 on.
   constexpr std::int64_t kNanIsKey = 4;
-  if (is_floating(keys.dtype()) && node.opset() >= kNanIsKey)
-    is_key = logical_or(is_key, logical_and(is_nan(unsqueeze(x, x.rank())), is_nan(keys)));
-  const Tensor found = gather(values, argmax(cast(is_key, i32), x.rank()));
-  const Value result = where(any(is_key, {x.rank()}), found, none);
-  return {to_text ? result.as_text() : result};
+  const Value found = values_of_numbers(keys, values, none, x, node.opset() >= kNanIsKey);
+  return {to_text ? found.as_text() : found};
+}
+
+/// Strings to numbers or numbers to strings, pair by pair.
+Outputs category_mapper(const Node& node) {
+  const std::vector<std::string> strings = node.strings("cats_strings");
+  const Ints numbers = node.integers("cats_int64s");
+  if (strings.empty() || strings.size() != numbers.size())
+    node.malformed("cats_int64s", std::to_string(strings.size()) + ", one for each string",
+                   std::to_string(numbers.size()));
+  const Tensor codes = node.codes_of(strings);
+  const Tensor x = node.tensor(0);
+  if (node.value(0).is_text())
+    return {values_of_text(node, codes, row_of(numbers), other_label(node, i64, false), x)};
+  const Tensor none = other_label(node, i64, true);
+  return {Value(values_of_numbers(row_of(numbers), codes, none, x, false)).as_text()};
 }
 
 Outputs zip_map(const Node& node) {
@@ -255,6 +277,7 @@ std::span<const Converter> classical_converters() {
   static constexpr Converter kConverters[] = {
       {"ArrayFeatureExtractor", array_feature_extractor, {}, false, Texts::Moves},
       {"Binarizer", binarizer},
+      {"CategoryMapper", category_mapper, {}, false, Texts::Reads},
       {"FeatureVectorizer", feature_vectorizer},
       {"Imputer", imputer},
       {"LabelEncoder", label_encoder, {}, false, Texts::Reads},

@@ -53,7 +53,7 @@ StringTable strings_of(const onnx_format::ModelProto& model);
 
 bool is_string(int data_type);
 
-/// What LabelEncoder gives for other keys where it does not say.
+/// What LabelEncoder and CategoryMapper give for other keys where they do not say.
 inline constexpr const char* kUnusedLabel = "_Unused";
 
 /// Of a message that read_tensor() takes: how it holds numbers of less than a byte, if it does.

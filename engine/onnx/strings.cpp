@@ -35,7 +35,8 @@ class Collector {
   void take(const NodeProto& node) {
     const bool is_call = functions_.contains(node.op_type());
     for (const AttributeProto& attribute : node.attribute()) take(attribute, is_call);
-    if (node.op_type() == "LabelEncoder") strings_.insert(kUnusedLabel);
+    if (node.op_type() == "LabelEncoder" || node.op_type() == "CategoryMapper")
+      strings_.insert(kUnusedLabel);
   }
   /// Whether an attribute of strings holds elements, and not the name of a mode.
   static bool holds_elements(const std::string& name) {

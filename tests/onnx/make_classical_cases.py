@@ -266,6 +266,9 @@ def texts(cases):
     classes = {"classes_strings": ["red", "blue", ""], "default_int64": -7, "default_string": "none"}
     add("labels_of_version_1", [ml("LabelEncoder", ["x"], ["i"], **classes), ml("LabelEncoder", ["k"], ["y"], **classes)],
         {"x": colours, "k": numpy.array([2, 0, 5, -1], numpy.int64)}, {"i": whole, "y": text}, version=1)
+    pairs = {"cats_strings": ["red", "blue"], "cats_int64s": [5, -2]}
+    add("category_mapper", [ml("CategoryMapper", ["x"], ["i"], **pairs), ml("CategoryMapper", ["k"], ["y"], default_string="", **pairs)],
+        {"x": colours, "k": numpy.array([5, -2, 0], numpy.int64)}, {"i": whole, "y": text}, version=1)
     add("numbers_to_labels", [ml("LabelEncoder", ["x"], ["y"], keys_int64s=[1, 2], values_strings=["one", "two"], default_string="many")],
         {"x": numpy.array([2, 1, 5], numpy.int64)}, {"y": text})
 
