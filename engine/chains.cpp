@@ -325,9 +325,12 @@ void check_chains(const BoundSteps& plan) {
                "pieces run twice, or not in order");
     }
     if (!stage.is_partial()) {
+      for (std::uint32_t k = 0; k < done.size(); ++k)
+        HD_CHECK(done[k] == pieces[k], "a step runs whole between pieces of others");
       ran.clear();
       continue;
     }
+    HD_CHECK(stage.count == 1, "a piece of several steps");
     const auto touched =
         Reach(plan, values, stage.first).of(stage, plan.steps[stage.first].extent, plan.threads);
     HD_CHECK(touched.has_value(), "a piece of a step that touches what is not known");

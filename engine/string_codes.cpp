@@ -39,10 +39,11 @@ Tensor StringCodes::encode(std::span<const std::string> strings, Sizes sizes) {
 
 std::vector<std::string> StringCodes::decode(const Tensor& codes) const {
   if (codes.dtype() != i64 || codes.device() != Device::cpu())
-    throw ArgumentError({.what = "StringCodes::decode: the tensor",
-                         .where = {},
-                         .expected = "i64 on the CPU",
-                         .got = std::string(name_of(codes.dtype()))});
+    throw ArgumentError(
+        {.what = "StringCodes::decode: the tensor",
+         .where = {},
+         .expected = "i64 on the CPU",
+         .got = std::string(name_of(codes.dtype())) + " on " + codes.device().to_string()});
   const Tensor dense = codes.is_row_major() ? codes : codes.clone();
   std::vector<std::string> strings;
   for (std::int64_t k = 0; k < dense.count(); ++k)

@@ -51,8 +51,8 @@ struct LoadedModel {
 /// while it is traced become constants.
 LoadedModel load_model(const ModelOptions& options);
 
-/// A tensor from a .npy or .pb file, strings as `codes`. @throws UsageError for another extension.
-Tensor read_tensor_file(const std::string& path, onnx::StringCodes& codes);
+/// A tensor from a .npy or .pb file, strings as `codes`; null: these are refused. @throws UsageError for another extension.
+Tensor read_tensor_file(const std::string& path, onnx::StringCodes* codes);
 
 /// Whether the engine's device is the reference evaluator, which compiles nothing.
 bool is_reference(const Engine& engine);

@@ -105,13 +105,13 @@ class Inputs {
   Inputs(const ModelOptions& options, const Signature& signature, onnx::StringCodes& codes) {
     for (const std::string& text : options.inputs) {
       const auto [name, path] = split_pair(text, "--input");
-      check_name(name, signature, "--input");
+      const ValueInfo& info = named_in(signature, name, "--input");
       if (given_.contains(name)) given_twice(name);
-      given_[name] = read_tensor_file(path, codes);
+      given_[name] = read_tensor_file(path, info.is_text ? &codes : nullptr);
     }
     for (const std::string& text : options.shapes) {
       const auto [name, sizes] = split_pair(text, "--shape");
-      check_name(name, signature, "--shape");
+      named_in(signature, name, "--shape");
       if (given_.contains(name) || shapes_.contains(name)) given_twice(name);
       shapes_[name] = parse_sizes(sizes);
     }
@@ -132,9 +132,10 @@ class Inputs {
   const Tensor& named(const std::string& name) const { return given_.at(name); }
 
  private:
-  static void check_name(const std::string& name, const Signature& signature, const char* option) {
+  static const ValueInfo& named_in(const Signature& signature, const std::string& name,
+                                   const char* option) {
     for (const ValueInfo& info : signature.inputs)
-      if (info.name == name) return;
+      if (info.name == name) return info;
     throw UsageError(
         fmt::format("{}: the model has no input {} (it has {})", option, name, list_of(signature)));
   }
@@ -245,9 +246,10 @@ EngineOptions ModelOptions::engine_options() const {
   return result;
 }
 
-Tensor read_tensor_file(const std::string& path, onnx::StringCodes& codes) {
+Tensor read_tensor_file(const std::string& path, onnx::StringCodes* codes) {
   if (ends_with(path, ".npy")) return read_npy(path, codes);
-  if (ends_with(path, ".pb")) return onnx::load_tensor(path, codes);
+  if (ends_with(path, ".pb"))
+    return codes != nullptr ? onnx::load_tensor(path, *codes) : onnx::load_tensor(path);
   throw UsageError(fmt::format("{}: expected a tensor file called .npy or .pb", path));
 }
 

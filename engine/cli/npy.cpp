@@ -47,13 +47,15 @@ std::string code_of_header(std::string_view header, const std::string& path) {
   return std::string(text.substr(1, text.find('\'', 1) - 1));
 }
 
-/// Characters of each string of a file of strings; nothing of others.
+/// Characters of each string of a file of strings; nothing of others, and of strings of none or of too many.
 std::optional<std::size_t> string_length(const std::string& code) {
+  constexpr std::size_t kLongest = std::size_t{1} << 20;
   if (!code.starts_with("<U")) return {};
   std::size_t length = 0;
   const char* end = code.data() + code.size();
   const auto [rest, error] = std::from_chars(code.data() + 2, end, length);
-  return error == std::errc() && rest == end ? std::optional(length) : std::nullopt;
+  const bool fits = error == std::errc() && rest == end && length != 0 && length <= kLongest;
+  return fits ? std::optional(length) : std::nullopt;
 }
 
 DType dtype_of_header(const std::string& code, const std::string& path) {
@@ -116,6 +118,7 @@ std::uint32_t little_endian(const char* bytes, int count) {
 }
 
 constexpr char32_t kUnknown = 0xfffd;
+constexpr char32_t kLast = 0x10ffff;
 constexpr std::size_t kCharacterBytes = 4;
 
 /// The characters of UTF-8; what is none is one of kUnknown a byte.
@@ -131,7 +134,7 @@ std::u32string characters_of(const std::string& utf8) {
       is_one = (next & 0xc0) == 0x80;
       character = character << 6 | (next & 0x3f);
     }
-    characters += is_one ? character : kUnknown;
+    characters += is_one && character <= kLast ? character : kUnknown;
     at += is_one ? more + 1 : 1;
   }
   return characters;
@@ -140,7 +143,7 @@ std::u32string characters_of(const std::string& utf8) {
 std::string utf8_of(std::u32string_view characters) {
   std::string utf8;
   for (char32_t character : characters) {
-    if (character > 0x10ffff) character = kUnknown;
+    if (character > kLast) character = kUnknown;
     const int more = character < 0x80 ? 0 : character < 0x800 ? 1 : character < 0x10000 ? 2 : 3;
     constexpr unsigned char kFirst[] = {0, 0xc0, 0xe0, 0xf0};
     utf8 += static_cast<char>(kFirst[more] | character >> (6 * more));
@@ -168,7 +171,7 @@ Tensor codes_of(const char* data, const Sizes& sizes, std::size_t length,
 
 }  // namespace
 
-Tensor read_npy(const std::string& path, onnx::StringCodes& codes) {
+Tensor read_npy(const std::string& path, onnx::StringCodes* codes) {
   std::ifstream file(path, std::ios::binary);
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) fail(path, "a file", "a folder");
@@ -181,7 +184,7 @@ Tensor read_npy(const std::string& path, onnx::StringCodes& codes) {
   if (length > bytes.size() - start) fail(path, "a whole header", "a truncated file");
   const std::string_view header = std::string_view(bytes).substr(start, length);
   const std::string code = code_of_header(header, path);
-  const auto string = string_length(code);
+  const auto string = codes != nullptr ? string_length(code) : std::nullopt;
   const DType dtype = string ? i64 : dtype_of_header(code, path);
   const std::size_t each = string ? *string * kCharacterBytes : size_of(dtype);
   const Sizes sizes = sizes_of_header(header, path);
@@ -193,7 +196,7 @@ Tensor read_npy(const std::string& path, onnx::StringCodes& codes) {
   if (each != 0 && static_cast<std::size_t>(count) > left / each)
     fail(path, fmt::format("{} elements", count), fmt::format("{} bytes", left));
   const char* data = bytes.data() + start + length;
-  Tensor tensor = string ? codes_of(data, sizes, *string, codes) : Tensor::empty(dtype, sizes);
+  Tensor tensor = string ? codes_of(data, sizes, *string, *codes) : Tensor::empty(dtype, sizes);
   if (count != 0 && !string)
     std::memcpy(tensor.data(), data, static_cast<std::size_t>(count) * each);
   return entry(header, "'fortran_order'", path).starts_with("True") ? transposed(tensor, sizes)

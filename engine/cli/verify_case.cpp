@@ -18,13 +18,16 @@ namespace fs = std::filesystem;
 using Result = CaseOutcome::Result;
 
 /// input_0.pb, input_1.pb, … of a data set.
+/// @param infos  what the model says of them: those of strings become codes
 std::vector<Tensor> read_set(const fs::path& folder, const std::string& prefix,
-                             onnx::StringCodes& codes) {
+                             const std::vector<ValueInfo>& infos, onnx::StringCodes& codes) {
   std::vector<Tensor> tensors;
   for (std::size_t k = 0;; ++k) {
     const fs::path file = folder / fmt::format("{}_{}.pb", prefix, k);
     if (!fs::exists(file)) return tensors;
-    tensors.push_back(onnx::load_tensor(file.string(), codes));
+    const bool is_text = k < infos.size() && infos[k].is_text;
+    tensors.push_back(is_text ? onnx::load_tensor(file.string(), codes)
+                              : onnx::load_tensor(file.string()));
   }
 }
 
@@ -66,16 +69,21 @@ class CaseModel {
  public:
   CaseModel(std::string path, const ModelOptions& options)
       : path_(std::move(path)), options_(options.engine_options()) {
-    const Signature signature = onnx::load(path_, options_).signature();
-    codes_ = onnx::StringCodes(signature);
-    for (const ValueInfo& info : signature.inputs) {
+    signature_ = onnx::load(path_, options_).signature();
+    codes_ = onnx::StringCodes(signature_);
+    for (const ValueInfo& info : signature_.inputs) {
       names_.push_back(info.name);
       dtypes_.push_back(info.dtype);
     }
   }
 
-  /// Of the strings of data sets: strings are equal where their codes are.
-  onnx::StringCodes& codes() { return codes_; }
+  /// Inputs and outputs of a data set. Strings are equal where their codes are.
+  std::vector<Tensor> inputs_in(const fs::path& folder) {
+    return read_set(folder, "input", signature_.inputs, codes_);
+  }
+  std::vector<Tensor> outputs_in(const fs::path& folder) {
+    return read_set(folder, "output", signature_.outputs, codes_);
+  }
 
   std::vector<Tensor> run(std::vector<Tensor> inputs, StepCounts& steps) {
     if (inputs.size() != names_.size())
@@ -132,6 +140,7 @@ class CaseModel {
   EngineOptions options_;
   std::vector<std::string> names_;
   std::vector<DType> dtypes_;
+  Signature signature_;
   onnx::StringCodes codes_{Signature()};
 };
 
@@ -143,14 +152,13 @@ CaseOutcome run_case(const std::string& folder, const ModelOptions& options, Tol
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with("test_data_set_")) continue;
-    const std::vector<Tensor> want = read_set(entry.path(), "output", model.codes());
+    const std::vector<Tensor> want = model.outputs_in(entry.path());
     if (want.empty()) {
       if (without.empty() || name < without) without = name;
       continue;
     }
     ++sets;
-    const std::vector<Tensor> got =
-        model.run(read_set(entry.path(), "input", model.codes()), outcome.steps);
+    const std::vector<Tensor> got = model.run(model.inputs_in(entry.path()), outcome.steps);
     if (want.size() != got.size())
       return {
           Result::Fail, fmt::format("expected {} outputs, got {}", want.size(), got.size()), {}};

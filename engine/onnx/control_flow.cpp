@@ -141,10 +141,10 @@ std::optional<Tensor> constant_of(const Node& node, const GraphProto& graph,
   };
   const NodeProto* from = producer(graph, name);
   if (from != nullptr && from->op_type() == "Constant" && from->attribute_size() == 1 &&
-      from->attribute(0).has_t())
+      from->attribute(0).has_t() && !is_string(from->attribute(0).t().data_type()))
     return read(from->attribute(0).t());
   for (const auto& initializer : graph.initializer())
-    if (initializer.name() == name) return read(initializer);
+    if (initializer.name() == name && !is_string(initializer.data_type())) return read(initializer);
   return {};
 }
 
@@ -288,6 +288,16 @@ Outputs unrolled_loop(const LoopParts& loop, std::int64_t length, const RunBody&
   return outputs;
 }
 
+/// What a nested graph gives as a tensor, which has numbers alone.
+Tensor tensor_between(const Value& value) {
+  if (value.is_text() || value.is_maps())
+    throw UnsupportedError({.what = "a result of a nested graph",
+                            .where = {},
+                            .expected = "numbers",
+                            .got = value.is_text() ? "strings" : "maps"});
+  return value.tensor();
+}
+
 /// A loop that carries sequences, traced iteration by iteration.
 Outputs loop_over_sequences(const Node& node, const GraphProto& body, const SymInt& trips,
                             const RunBody& run) {
@@ -305,7 +315,7 @@ Outputs loop_over_sequences(const Node& node, const GraphProto& body, const SymI
     const std::vector<Value> made = run.values(body, std::move(given));
     carry.assign(made.begin() + 1, made.begin() + 1 + carried);
     for (std::size_t e = 0; e < stacks; ++e)
-      elements[e].push_back(made[1 + carry.size() + e].tensor());
+      elements[e].push_back(tensor_between(made[1 + carry.size() + e]));
   }
   for (const auto& list : elements) carry.emplace_back(detail::stacked(list));
   return carry;
@@ -559,7 +569,8 @@ Outputs convert_scan(const Node& node, const RunBody& run, const FindValue&) {
 
 std::vector<Tensor> RunBody::operator()(const GraphProto& graph, std::vector<Value> given) const {
   std::vector<Tensor> tensors;
-  for (const Value& value : values(graph, std::move(given))) tensors.push_back(value.tensor());
+  for (const Value& value : values(graph, std::move(given)))
+    tensors.push_back(tensor_between(value));
   return tensors;
 }
 

@@ -57,11 +57,13 @@ class SizeNames {
 std::optional<std::vector<std::string>> keys_of(const onnx_format::GraphProto& graph,
                                                 const std::string& output) {
   const auto maker = std::ranges::find_if(graph.node(), [&](const onnx_format::NodeProto& node) {
-    return node.op_type() == "ZipMap" && node.output_size() == 1 && node.output(0) == output;
+    return node.op_type() == "ZipMap" && node.domain() == "ai.onnx.ml" && node.output_size() == 1 &&
+           node.output(0) == output;
   });
   if (maker == graph.node().end()) return {};
   std::vector<std::string> keys;
   for (const auto& attribute : maker->attribute()) {
+    if (!attribute.name().starts_with("classlabels_")) continue;
     keys.insert(keys.end(), attribute.strings().begin(), attribute.strings().end());
     for (const std::int64_t key : attribute.ints()) keys.push_back(std::to_string(key));
   }
@@ -122,8 +124,15 @@ Signature read_signature(Model& model, const Constants& constants) {
   signature.strings = model.source.strings;
   const auto& graph = model.proto->graph();
   for (const auto& input : graph.input()) {
-    if (is_string(input.type().tensor_type().elem_type())) model.texts.insert(input.name());
-    if (model.parameters.contains(input.name())) continue;
+    const bool is_text = is_string(input.type().tensor_type().elem_type());
+    const auto parameter = model.parameters.find(input.name());
+    if (parameter != model.parameters.end() && is_text && parameter->second.dtype() != i64)
+      throw ModelError({.what = "model: the value of input " + input.name(),
+                        .where = {},
+                        .expected = "strings, or i64 that are their codes",
+                        .got = std::string(name_of(parameter->second.dtype()))});
+    if (is_text) model.texts.insert(input.name());
+    if (parameter != model.parameters.end()) continue;
     signature.inputs.push_back(info_of(input, names, true));
     model.inputs.push_back(input.name());
     if (const auto bits = bits_of_onnx(input.type().tensor_type().elem_type()); bits != 0)

@@ -97,7 +97,9 @@ SymInts Node::known(std::size_t k, std::string_view name) const {
 
 SymInts Node::known_or_late(std::size_t k, std::string_view name) const {
   const Value& vector = value(k);
-  const auto parts = vector.ints() || !vector.source().empty() ? std::nullopt : vector.parts();
+  // In a nested graph a size that the run tells is another in each iteration: the loop is unrolled where tracing cannot know it.
+  const bool is_asked = vector.ints() || !vector.source().empty() || detail::in_region();
+  const auto parts = is_asked ? std::nullopt : vector.parts();
   if (!parts) return known(k, name);
   const Tensor given = vector.tensor();
   const Tensor numbers = given.dtype() == i64 ? given : cast(given, i64);
@@ -188,6 +190,7 @@ std::vector<std::string> Node::strings(std::string_view name) const {
 std::optional<Tensor> Node::tensor_attr(std::string_view name) const {
   const Value value = constant_attr(name);
   if (!value.defined()) return {};
+  if (value.is_text()) malformed(std::string(name), "numbers", "strings");
   const auto known = value.concrete();
   return known ? *known : value.tensor();
 }

@@ -58,7 +58,7 @@ class Node {
   /// @throws NeedsValueError, UnsupportedError.
   SymInts known(std::size_t k, std::string_view name) const;
   Ints known_numbers(std::size_t k, std::string_view name) const;
-  /// The same, and where no input of the graph decides them, sizes that only the run tells. @throws ShapeError then, if one is below 0.
+  /// The same, and where no input of the graph decides them alone, sizes that only the run tells: it throws ShapeError if one is below 0.
   SymInts known_or_late(std::size_t k, std::string_view name) const;
   /// The same of an input of one element. @throws ModelError too.
   SymInt known_size(std::size_t k, std::string_view name) const;
@@ -73,6 +73,7 @@ class Node {
   Ints integers(std::string_view name, Ints otherwise = {}) const;
   std::vector<double> numbers(std::string_view name) const;
   std::vector<std::string> strings(std::string_view name) const;
+  /// Of numbers. @throws ModelError for strings.
   std::optional<Tensor> tensor_attr(std::string_view name) const;
   /// The constant that a tensor attribute is; undefined if it is absent.
   Value constant_attr(std::string_view name) const;

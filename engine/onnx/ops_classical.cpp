@@ -141,11 +141,13 @@ std::string typed(const Node& node, const std::string& side) {
   node.malformed(side, "keys and values", "none");
 }
 
-Tensor in_one_dimension(const Node& node, const Tensor& constant) {
-  if (constant.is_symbolic()) node.unsupported("keys or values of less than a byte");
-  Tensor same = Tensor::empty(constant.dtype(), Sizes{constant.count()});
-  std::memcpy(same.data(), constant.data(),
-              static_cast<std::size_t>(constant.count()) * size_of(constant.dtype()));
+Tensor in_one_dimension(const Node& node, const Value& value) {
+  const auto constant = value.concrete();
+  if (!constant) node.unsupported("keys or values of less than a byte");
+  Tensor same = Tensor::empty(constant->dtype(), Sizes{constant->count()});
+  if (same.count() != 0)
+    std::memcpy(same.data(), constant->data(),
+                static_cast<std::size_t>(same.count()) * size_of(same.dtype()));
   return same;
 }
 
@@ -153,7 +155,7 @@ Tensor in_one_dimension(const Node& node, const Tensor& constant) {
 Tensor numbers_of(const Node& node, const std::string& name) {
   if (name.ends_with("strings")) return node.codes_of(node.strings(name));
   if (name.ends_with("floats")) return row_of(node.numbers(name));
-  if (name.ends_with("tensor")) return in_one_dimension(node, *node.tensor_attr(name));
+  if (name.ends_with("tensor")) return in_one_dimension(node, node.constant_attr(name));
   return row_of(node.integers(name));
 }
 
@@ -165,7 +167,14 @@ bool are_strings(const Node& node, const std::string& name) {
 
 /// What a label encoder gives for other keys.
 Tensor other_label(const Node& node, DType dtype, bool is_text) {
-  if (const auto given = node.tensor_attr("default_tensor")) return reshape(*given, {});
+  if (const Value given = node.constant_attr("default_tensor"); given.defined()) {
+    const Tensor one = in_one_dimension(node, given);
+    if (given.is_text() != is_text || one.dtype() != dtype || one.count() != 1)
+      node.malformed("default_tensor", "one element of the type of the values",
+                     std::to_string(one.count()) + (given.is_text() ? " of strings" : " of ") +
+                         (given.is_text() ? "" : std::string(name_of(one.dtype()))));
+    return reshape(one, {});
+  }
   if (is_text) {
     const std::string text = node.string("default_string", kUnusedLabel);
     return reshape(node.codes_of({&text, 1}), {});
@@ -174,21 +183,7 @@ Tensor other_label(const Node& node, DType dtype, bool is_text) {
   return Tensor::scalar(dtype, node.number("default_float", -0.0));
 }
 
-/// Of keys that are strings: codes count from 0, so that a table has the place of each one's value.
-Tensor values_of_text(const Node& node, const Tensor& keys, const Tensor& values,
-                      const Tensor& otherwise, const Tensor& x) {
-  const auto known = static_cast<std::int64_t>(node.source().strings->size());
-  const std::int64_t none = values.count();
-  Tensor places = Tensor::empty(i64, {known + 1});
-  auto* place = places.data_as<std::int64_t>();
-  std::fill_n(place, known + 1, none);
-  for (std::int64_t k = keys.count(); k-- > 0;) place[keys.data_as<std::int64_t>()[k]] = k;
-  const Tensor is_known = logical_and(greater_equal(x, 0), less(x, known));
-  const Tensor at = where(is_known, x, Tensor::scalar_int(i64, known));
-  return gather(concat({values, reshape(otherwise, {1})}, 0), gather(places, at));
-}
-
-/// Of keys that are numbers.
+/// Of keys that are numbers. Of equal keys the first counts.
 Tensor values_of_numbers(const Tensor& keys, const Tensor& values, const Tensor& otherwise,
                          const Tensor& x, bool nan_is_key) {
   Tensor is_key = equal(unsqueeze(x, x.rank()), keys);
@@ -198,17 +193,37 @@ Tensor values_of_numbers(const Tensor& keys, const Tensor& values, const Tensor&
   return where(any(is_key, {x.rank()}), found, otherwise);
 }
 
+/// Of keys that are strings: codes count from 0, so that a table has the place of each one's value. Of equal keys the first counts.
+Tensor values_of_text(const Node& node, const Tensor& keys, const Tensor& values,
+                      const Tensor& otherwise, const Tensor& x) {
+  constexpr std::int64_t kSmallTable = std::int64_t{1} << 16;
+  const auto known = static_cast<std::int64_t>(node.source().strings->size());
+  const std::int64_t none = values.count();
+  if (known > std::max(kSmallTable, 16 * none))
+    return values_of_numbers(keys, values, otherwise, x, false);
+  Tensor places = Tensor::empty(i64, {known + 1});
+  auto* place = places.data_as<std::int64_t>();
+  std::fill_n(place, known + 1, none);
+  for (std::int64_t k = keys.count(); k-- > 0;) place[keys.data_as<std::int64_t>()[k]] = k;
+  const Tensor is_known = logical_and(greater_equal(x, 0), less(x, known));
+  const Tensor at = where(is_known, x, Tensor::scalar_int(i64, known));
+  return gather(concat({values, reshape(otherwise, {1})}, 0), gather(places, at));
+}
+
 /// Version 1: strings to their places in a list, or places to strings.
 Outputs label_places(const Node& node) {
-  const std::vector<std::string> strings = node.strings("classes_strings");
+  std::vector<std::string> strings = node.strings("classes_strings");
   const auto count = static_cast<std::int64_t>(strings.size());
-  const Tensor classes = node.codes_of(strings);
   const Tensor x = node.tensor(0);
   if (node.value(0).is_text()) {
+    // Of equal strings the last one's place counts, as in ONNX Runtime.
     Ints places(strings.size());
-    std::iota(places.begin(), places.end(), 0);
-    return {values_of_text(node, classes, row_of(places), other_label(node, i64, false), x)};
+    std::iota(places.rbegin(), places.rend(), 0);
+    std::ranges::reverse(strings);
+    return {values_of_text(node, node.codes_of(strings), row_of(places),
+                           other_label(node, i64, false), x)};
   }
+  const Tensor classes = node.codes_of(strings);
   const Tensor is_place = logical_and(greater_equal(x, 0), less(x, count));
   const Tensor at = where(is_place, x, Tensor::scalar_int(x.dtype(), count));
   const Tensor none = reshape(other_label(node, i64, true), {1});
@@ -221,7 +236,7 @@ Outputs label_encoder(const Node& node) {
   const std::string values_name = typed(node, "values");
   const Tensor keys = numbers_of(node, keys_name);
   const Tensor values = numbers_of(node, values_name);
-  if (keys.count() != values.count())
+  if (keys.count() != values.count() || keys.count() == 0)
     node.malformed("values", std::to_string(keys.count()) + ", one for each key",
                    std::to_string(values.count()));
   const bool from_text = are_strings(node, keys_name);
@@ -243,11 +258,14 @@ Outputs label_encoder(const Node& node) {
 
 /// Strings to numbers or numbers to strings, pair by pair.
 Outputs category_mapper(const Node& node) {
-  const std::vector<std::string> strings = node.strings("cats_strings");
-  const Ints numbers = node.integers("cats_int64s");
+  std::vector<std::string> strings = node.strings("cats_strings");
+  Ints numbers = node.integers("cats_int64s");
   if (strings.empty() || strings.size() != numbers.size())
     node.malformed("cats_int64s", std::to_string(strings.size()) + ", one for each string",
                    std::to_string(numbers.size()));
+  // Of equal ones the last counts, as in ONNX Runtime.
+  std::ranges::reverse(strings);
+  std::ranges::reverse(numbers);
   const Tensor codes = node.codes_of(strings);
   const Tensor x = node.tensor(0);
   if (node.value(0).is_text())
@@ -261,11 +279,11 @@ Outputs zip_map(const Node& node) {
   const std::size_t numbers = node.integers("classlabels_int64s").size();
   const Tensor x = node.tensor(0);
   if (x.dtype() != f32 || x.rank() < 1 || x.rank() > 2)
-    node.malformed("X", "f32 of one or two dimensions", "something else");
+    node.malformed("X", "f32 of one or two dimensions",
+                   std::string(name_of(x.dtype())) + " of " + std::to_string(x.rank()));
   const Tensor rows = x.rank() == 1 ? unsqueeze(x, 0) : x;
   const auto keys = static_cast<std::int64_t>(strings + numbers);
-  if ((strings == 0) == (numbers == 0) ||
-      (!rows.size(1).is_symbolic() && rows.size(1).value() != keys))
+  if ((strings == 0) == (numbers == 0) || rows.size(1) != keys)
     node.malformed("classlabels", "a number or a string for each column, " + listed({rows.size(1)}),
                    std::to_string(keys));
   return {Value::of_maps(rows)};

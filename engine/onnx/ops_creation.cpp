@@ -29,7 +29,7 @@ Outputs constant(const Node& node) {
     return {Value(reshape(node.codes_of({&text, 1}), {})).as_text()};
   }
   if (node.has_attr("value_ints")) return {vector_of<std::int64_t>(node.integers("value_ints"))};
-  node.unsupported("a constant of strings or a sparse one");
+  node.unsupported("a sparse constant, or one without a value");
 }
 
 Outputs constant_of_shape(const Node& node) {

@@ -305,8 +305,11 @@ Outputs cast_to(const Node& node, DType dtype, std::int64_t bits) {
     }
     return {Value::of_known(std::move(*ints), dtype)};
   }
-  if (auto parts = x.parts(); parts && (dtype == i64 || dtype == i32) && is_late(*parts))
+  if (auto parts = x.parts(); parts && (dtype == i64 || dtype == i32) && is_late(*parts)) {
+    for (std::optional<SymInt>& part : *parts)
+      if (part) part = wrapped(*part, dtype);
     return {Value::of_parts(cast(x.tensor(), dtype), std::move(*parts))};
+  }
   return {cast_reals(x, dtype)};
 }
 

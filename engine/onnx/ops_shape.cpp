@@ -183,10 +183,14 @@ SymInt broadcast_size(const SymInt& size, const SymInt& wanted) {
 Outputs convert_expand(const Node& node) {
   const Value& x = node.value(0);
   SymInts sizes = node.known_or_late(1, "shape");
+  const bool is_late = !node.value(1).ints();
   const SymInts old = x.shape();
   if (old.size() > sizes.size()) sizes.insert(sizes.begin(), old.size() - sizes.size(), SymInt(1));
   for (std::size_t k = 0; k < old.size(); ++k) {
     SymInt& wanted = sizes[sizes.size() - old.size() + k];
+    const bool is_one = !old[k].is_symbolic() && old[k].value() == 1;
+    if (is_late && wanted.is_symbolic() && !is_one)
+      node.unsupported("a size that only the run tells, for a dimension that may be other than 1");
     wanted = broadcast_size(old[k], wanted);
   }
   return {expand(x.tensor(), std::move(sizes))};

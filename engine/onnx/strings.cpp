@@ -75,9 +75,9 @@ std::int64_t TensorSource::code_of(std::string_view text) const {
   if (const std::int64_t code = strings == nullptr ? -1 : place_of(*strings, text); code >= 0)
     return code;
   throw ModelError({.what = "model: a string",
-                    .where = std::string(text),
-                    .expected = "an element or a label",
-                    .got = {}});
+                    .where = {},
+                    .expected = "an element of a tensor, a label, a key or a category",
+                    .got = std::string(text)});
 }
 
 }  // namespace heddle::onnx

@@ -339,7 +339,7 @@ std::optional<SymInts> Value::ints() const {
 }
 
 std::optional<KnownParts> Value::parts() const {
-  if (is_sequence() || is_floating(dtype()) || rank() != 1) return {};
+  if (is_sequence() || has_reals() || is_floating(dtype()) || rank() != 1) return {};
   if (const auto known = ints()) return KnownParts(known->begin(), known->end());
   if (state_->parts) return state_->parts;
   const SymInt length = shape()[0];

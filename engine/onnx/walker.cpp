@@ -192,6 +192,20 @@ class Walker {
     }
   }
 
+  /// Indices, sizes and conditions beside what is moved are numbers.
+  static void check_texts(const NodeProto& proto, const Converter& row,
+                          std::span<const Value> given) {
+    if (row.texts != Texts::Moves) return;
+    for (std::size_t k = 0; k < given.size(); ++k) {
+      const bool is_moved = row.name == "Concat" || (row.name == "Where" ? k != 0 : k == 0);
+      if (given[k].is_text() && !is_moved)
+        throw ModelError({.what = fmt::format("{}: input {}", proto.op_type(), k),
+                          .where = describe(proto),
+                          .expected = "numbers",
+                          .got = "strings"});
+    }
+  }
+
   Outputs convert(const NodeProto& proto, const Scope& scope) {
     const std::string domain = canonical_domain(proto.domain());
     if (const auto found = functions_.find(std::pair(domain, proto.op_type()));
@@ -217,6 +231,7 @@ class Walker {
     const auto opset = scope.opsets.find(domain);
     const std::vector<Value> given =
         operands(proto, scope, domain.empty() && row->sequences, row->texts != Texts::Refuses);
+    check_texts(proto, *row, given);
     const Node node(proto, *row, given, attributes(proto, scope),
                     opset == scope.opsets.end() ? 1 : opset->second, model_.source);
     if (domain.empty()) check_operand_types(node);

@@ -32,7 +32,7 @@ std::optional<Cut> find_cut(const Block& body, const std::vector<AxisRun>& axes,
 /// and what reads them. The longest piece sets the pace.
 ///
 ///   parallel p < 8: vector i < 64: store y[192p+i] = x[64p+i]
-///   parallel p < 16: vector i < 64: store y[96p+i+64] = z[64p+i]
+///   parallel p < 16: vector i < 64: store y[64p+64*floor(p/2)+i+64] = z[64p+i]
 ///     ==>
 ///   parallel p < 32: if mod(p,2) == 0 and floor(floor(p/2)*8/16) < floor((floor(p/2)+1)*8/16): … floor(floor(p/2)*8/16) for p
 ///                    if mod(p,2) == 1: … floor(p/2) for p

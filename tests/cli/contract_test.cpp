@@ -84,6 +84,9 @@ TEST_F(Contract, StringsAreReadComparedAndPrintedAsSuch) {
   EXPECT_EQ(run(command + " --output-dir " + path("strings")).code, 0);
   const Ran again = run("run " + path("same.onnx") + " --input x=" + path("strings/0_y.npy"));
   EXPECT_EQ(again.out, ran.out) << again.err;
+  const Ran wrong = run("run " + path("relu.onnx") + " --input x=" + path("strings/0_y.npy"));
+  EXPECT_EQ(wrong.code, 1) << "codes are no numbers";
+  EXPECT_THAT(wrong.err, HasSubstr("expected little-endian floats"));
   EXPECT_EQ(run("run " + path("same.onnx")).code, 0) << "strings are made where none are given";
   write_case("equal", model, text, text);
   write_case("unequal", model, text, text_bytes({1, 2}, {"zwei", ""}));

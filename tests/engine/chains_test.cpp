@@ -158,23 +158,58 @@ TEST_F(Chains, NotWhereAllStaysInTheCaches) {
 /// The proof sees a piece that does not wait, one that runs twice and one that is left out.
 TEST_F(Chains, AreProved) {
   const std::string text =
-      "graph @main(%x: f32[300, 1000]) {\n"
+      "graph @main(%x: f32[1000, 1000]) {\n"
       "  %a = exp(%x)\n"
       "  %y = softmax(%a) {axis = -1}\n"
       "  return %y\n"
       "}\n";
-  Bound bound(text, 1, 65536, false);
-  std::vector<scheduler::BoundStage>& stages = bound.plan().stages;
+  for (const int threads : {1, 2, 3}) {
+    Bound bound(text, threads, 200000, false);
+    std::vector<scheduler::BoundStage>& stages = bound.plan().stages;
+    ASSERT_TRUE(bound.takes_turns());
+    EXPECT_NO_THROW(check_chains(bound.plan()));
+    const std::vector<scheduler::BoundStage> right = stages;
+    std::ranges::stable_sort(stages, std::greater(), &scheduler::BoundStage::first);
+    EXPECT_THROW(check_chains(bound.plan()), InternalError);
+    stages = right;
+    stages.pop_back();
+    EXPECT_THROW(check_chains(bound.plan()), InternalError);
+    stages = right;
+    stages.push_back(right.back());
+    EXPECT_THROW(check_chains(bound.plan()), InternalError);
+    stages = right;
+    std::erase_if(stages, [](const scheduler::BoundStage& stage) { return stage.first == 1; });
+    stages.insert(stages.begin() + 1, {1, 1});
+    EXPECT_THROW(check_chains(bound.plan()), InternalError) << "whole between pieces";
+  }
+}
+
+/// The first of a window's rows in one worker's share is the last of the other's.
+TEST_F(Chains, AreProvedAcrossShares) {
+  if (HEDDLE_WITH_ONEDNN == 0) GTEST_SKIP() << "this build has no oneDNN";
+  Bound bound(
+      "graph @main(%x: f32[1, 16, 600, 320], %v: f32[16, 1, 3, 3], %w: f32[16, 16, 3, 3]) {\n"
+      "  %a = conv(%x, %v) {strides = [1, 1], pads_low = [1, 1], pads_high = [1, 1], dilations = "
+      "[1, 1], groups = 16}\n"
+      "  %b = conv(%a, %w) {strides = [1, 1], pads_low = [1, 1], pads_high = [1, 1], dilations = "
+      "[1, 1]}\n"
+      "  return %b\n"
+      "}\n",
+      2, 900000, true);
   ASSERT_TRUE(bound.takes_turns());
-  EXPECT_NO_THROW(check_chains(bound.plan()));
-  const std::vector<scheduler::BoundStage> right = stages;
-  std::ranges::stable_sort(stages, std::greater(), &scheduler::BoundStage::first);
-  EXPECT_THROW(check_chains(bound.plan()), InternalError);
-  stages = right;
-  stages.pop_back();
-  EXPECT_THROW(check_chains(bound.plan()), InternalError);
-  stages = right;
-  stages.push_back(right.back());
+  std::vector<scheduler::BoundStage>& stages = bound.plan().stages;
+  // As many pieces of the second step as of the first, none of which waits for the one that its last row reads.
+  const auto of = [&](std::uint32_t step) {
+    return std::ranges::count(stages, step, &scheduler::BoundStage::first);
+  };
+  const std::uint32_t pieces = stages.front().pieces;
+  ASSERT_GT(of(0), 1);
+  std::vector<scheduler::BoundStage> eager;
+  for (std::uint32_t k = 0; k < pieces; ++k) {
+    eager.push_back({0, 1, k, pieces});
+    eager.push_back({1, 1, k, pieces});
+  }
+  stages = eager;
   EXPECT_THROW(check_chains(bound.plan()), InternalError);
 }
 

@@ -1,6 +1,7 @@
 // Strings as their codes, and maps as the tensor of their values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <limits>
 
 #include "engine/onnx/onnx.pb.h"
 #include "heddle/c_api.h"
@@ -92,6 +93,74 @@ TEST(Text, ArithmeticOnStringsIsRefused) {
             "got numbers");
 }
 
+TEST(Text, StringsAreNoSizesAndNoConditions) {
+  ModelBuilder model;
+  model.input("x", {"2"}).output("y");
+  add_strings(model, "sizes", {"a", "b"});
+  model.node("Reshape", {"x", "sizes"}, {"y"});
+  EXPECT_EQ(error_of(model, {ones({2})}),
+            "Reshape: input 1 at the_Reshape (ai.onnx Reshape): expected numbers, got strings");
+  ModelBuilder where;
+  where.input("c", {"2"}, TensorProto::STRING).input("x", {"2"}).output("y");
+  where.node("Where", {"c", "x", "x"}, {"y"});
+  EXPECT_THAT(error_of(where, {Tensor::zeros(i64, {2}), ones({2})}),
+              HasSubstr("Where: input 0 at the_Where (ai.onnx Where): expected numbers"));
+}
+
+/// Codes that lost what they are would pass for numbers.
+TEST(Text, BranchesDoNotGiveStrings) {
+  ModelBuilder model;
+  model.input("c", {}, TensorProto::BOOL).output("y", TensorProto::STRING);
+  NodeProto& node = model.node("If", {"c"}, {"y"});
+  for (const char* name : {"then_branch", "else_branch"}) {
+    AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(AttributeProto::GRAPH);
+    GraphProto& branch = *attribute.mutable_g();
+    NodeProto& constant = *branch.add_node();
+    ModelBuilder::fill(constant, "Constant", {}, {name});
+    AttributeProto& value = *constant.add_attribute();
+    value.set_name("value_string");
+    value.set_type(AttributeProto::STRING);
+    value.set_s(name);
+    branch.add_output()->set_name(name);
+  }
+  EXPECT_THAT(error_of(model, {Tensor::zeros(boolean, {})}),
+              HasSubstr("a result of a nested graph"));
+}
+
+/// A LabelEncoder from numbers to strings, whose other label is a tensor.
+std::string error_of_default(int dtype, std::int64_t count) {
+  ModelBuilder model;
+  model.input("x", {"n"}, TensorProto::INT64).output("y", TensorProto::STRING);
+  model.proto().add_opset_import()->set_domain("ai.onnx.ml");
+  model.proto().mutable_opset_import(1)->set_version(4);
+  NodeProto& node = model.node("LabelEncoder", {"x"}, {"y"}, "ai.onnx.ml");
+  ModelBuilder::set_ints(node, "keys_int64s", {3});
+  AttributeProto& values = *node.add_attribute();
+  values.set_name("values_strings");
+  values.set_type(AttributeProto::STRINGS);
+  values.add_strings("three");
+  AttributeProto& otherwise = *node.add_attribute();
+  otherwise.set_name("default_tensor");
+  otherwise.set_type(AttributeProto::TENSOR);
+  otherwise.mutable_t()->set_data_type(dtype);
+  otherwise.mutable_t()->add_dims(count);
+  for (std::int64_t k = 0; k < count; ++k)
+    if (dtype == TensorProto::STRING)
+      otherwise.mutable_t()->add_string_data("other");
+    else
+      otherwise.mutable_t()->add_int64_data(0);
+  return error_of(model, {Tensor::zeros(i64, {2})});
+}
+
+TEST(Text, TheLabelOfOtherKeysIsOneOfTheType) {
+  EXPECT_EQ(error_of_default(TensorProto::STRING, 1), "no error");
+  EXPECT_THAT(error_of_default(TensorProto::STRING, 2), HasSubstr("LabelEncoder: default_tensor"));
+  EXPECT_THAT(error_of_default(TensorProto::INT64, 1),
+              HasSubstr("expected one element of the type of the values, got 1 of i64"));
+}
+
 TEST(Text, DeclaredTypesOfOutputsAreHeldToIt) {
   ModelBuilder model;
   model.input("x", {"n"}, TensorProto::STRING).output("y", TensorProto::INT64);
@@ -164,10 +233,17 @@ TEST(SupportVectors, MalformedOnesSayWhatIsWrong) {
   svm_node(fine, {1, -1, -1}, {0.5f});
   EXPECT_EQ(error_of(fine, x), "no error");
   ModelBuilder few;
-  svm_node(few, {1, -1}, {0.5f});
+  svm_node(few, {1, -1, -1, 2}, {0.5f});
   EXPECT_EQ(error_of(few, x),
             "SVMClassifier: coefficients at the_SVMClassifier (ai.onnx.ml SVMClassifier): expected "
-            "one less than there are classes for each support vector, got 2");
+            "one less than there are classes for each support vector, got 4");
+  ModelBuilder huge;
+  ModelBuilder::set_ints(svm_node(huge, {1, -1}, {0.5f}), "vectors_per_class",
+                         {std::numeric_limits<std::int64_t>::max(), 3});
+  huge.graph().mutable_node(0)->mutable_attribute()->SwapElements(
+      1, huge.graph().node(0).attribute_size() - 1);
+  huge.graph().mutable_node(0)->mutable_attribute()->RemoveLast();
+  EXPECT_THAT(error_of(huge, x), HasSubstr("vectors_per_class"));
   ModelBuilder shifts;
   svm_node(shifts, {1, -1, -1}, {0.5f, 1});
   EXPECT_THAT(error_of(shifts, x), HasSubstr("expected 1, one for each pair of classes, got 2"));

@@ -158,7 +158,7 @@ HEDDLE_C_API heddle_status heddle_engine_input_info(const heddle_engine* engine,
                                                     heddle_value_info* info);
 HEDDLE_C_API heddle_status heddle_engine_output_info(const heddle_engine* engine, size_t index,
                                                      heddle_value_info* info);
-/* The strings of a model, which codes from 0 on stand for, in the order of their bytes. Others that a caller puts in have codes of the
+/* The strings of a model (`engine` is not null), which codes from 0 on stand for, in the order of their bytes. Others that a caller puts in have codes of the
  * caller's choice outside of these; they equal nothing but themselves. */
 HEDDLE_C_API size_t heddle_engine_string_count(const heddle_engine* engine);
 /* UTF-8 of `length` bytes, then 0; valid as long as the engine. */

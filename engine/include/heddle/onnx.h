@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -51,7 +52,7 @@ class HEDDLE_API StringCodes {
 
  private:
   StringTable known_;
-  std::vector<std::string> met_;
+  std::deque<std::string> met_;
   std::unordered_map<std::string, std::int64_t> codes_of_met_;
 };
 
