@@ -24,7 +24,8 @@ struct RunOptions {
 
 constexpr std::int64_t kShownValues = 6;
 
-/// The first elements: strings that codes stand for as such; integers exactly; NaN and infinities, which JSON has no numbers for, as "nan", "inf" and "-inf".
+/// The first elements: strings that codes stand for as such; integers exactly; NaN and infinities, which JSON has no numbers for,
+/// as "nan", "inf" and "-inf".
 nlohmann::ordered_json first_values(const Tensor& tensor, const onnx::StringCodes* codes) {
   nlohmann::ordered_json values = nlohmann::ordered_json::array();
   const std::int64_t shown = std::min(tensor.count(), kShownValues);
