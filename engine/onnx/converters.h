@@ -36,6 +36,7 @@ std::span<const Converter> region_converters();    ///< pooled regions of intere
 std::span<const Converter> unpool_converters();    ///< from windows back to what they were cut from
 std::span<const Converter> deform_converters();    ///< convolution where offsets say
 std::span<const Converter> sequence_converters();  ///< lists of tensors, as long as tracing says
+std::span<const Converter> text_converters();      ///< counts of n-grams
 std::span<const Converter> contrib_converters();   ///< of the domain com.microsoft
 std::span<const Converter>
 contrib_fused_converters();  ///< several ops in one, as optimisers write them

@@ -30,7 +30,7 @@ const Converter* find_converter(std::string_view domain, std::string_view name) 
                 resize_converters(),    recurrent_converters(),  loss_converters(),
                 select_converters(),    sample_converters(),     signal_converters(),
                 region_converters(),    unpool_converters(),     deform_converters(),
-                random_converters(),    sequence_converters()});
+                random_converters(),    sequence_converters(),   text_converters()});
   static const Table contrib =
       table_of({contrib_converters(), contrib_attention_converters(), contrib_quantize_converters(),
                 contrib_recurrent_converters(), contrib_fused_converters(),

@@ -41,8 +41,8 @@ class Collector {
   /// Whether an attribute of strings holds elements, and not the name of a mode.
   static bool holds_elements(const std::string& name) {
     static constexpr std::array kNames{"cats_strings",   "classes_strings", "classlabels_strings",
-                                       "default_string", "keys_strings",    "value_string",
-                                       "value_strings",  "values_strings"};
+                                       "default_string", "pool_strings",    "keys_strings",
+                                       "value_string",   "value_strings",   "values_strings"};
     return std::ranges::find(kNames, name) != kNames.end();
   }
   void take(const AttributeProto& attribute, bool is_argument) {

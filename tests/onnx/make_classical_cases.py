@@ -269,6 +269,13 @@ def texts(cases):
     pairs = {"cats_strings": ["red", "blue"], "cats_int64s": [5, -2]}
     add("category_mapper", [ml("CategoryMapper", ["x"], ["i"], **pairs), ml("CategoryMapper", ["k"], ["y"], default_string="", **pairs)],
         {"x": colours, "k": numpy.array([5, -2, 0], numpy.int64)}, {"i": whole, "y": text}, version=1)
+    grams = {"min_gram_length": 1, "max_gram_length": 3, "max_skip_count": 2, "ngram_counts": [0, 3, 7], "ngram_indexes": [4, 0, 1, 6, 2, 3],
+             "pool_strings": ["red", "blue", "", "red", "red", "red", "blue", "red", "blue", "red"]}
+    words_of = lambda *sizes: words(*random.choice(["red", "blue", "", "green"], sizes).ravel()).reshape(sizes)
+    for mode in ("TF", "IDF", "TFIDF"):
+        add("ngrams_" + mode.lower(), [helper.make_node("TfIdfVectorizer", ["x"], ["y"], mode=mode, weights=[0.5, 2.0, 1.5, 3.0, 0.25, 4.0], **grams)],
+            {"x": words_of(4, 9)}, {"y": real})
+    add("ngrams_of_few", [helper.make_node("TfIdfVectorizer", ["x"], ["y"], mode="TF", **grams)], {"x": words_of(2)}, {"y": real})
     add("numbers_to_labels", [ml("LabelEncoder", ["x"], ["y"], keys_int64s=[1, 2], values_strings=["one", "two"], default_string="many")],
         {"x": numpy.array([2, 1, 5], numpy.int64)}, {"y": text})
 

@@ -227,6 +227,30 @@ NodeProto& svm_node(ModelBuilder& model, std::vector<float> coefficients, std::v
   return node;
 }
 
+/// A vectoriser of single words and pairs of them.
+std::string error_of_grams(const std::vector<std::int64_t>& begins,
+                           const std::vector<std::int64_t>& columns, std::int64_t skips = 0) {
+  ModelBuilder model;
+  model.input("x", {"n", "m"}, TensorProto::INT64).output("y");
+  NodeProto& node = model.node("TfIdfVectorizer", {"x"}, {"y"});
+  ModelBuilder::set_ints(node, "ngram_counts", begins);
+  ModelBuilder::set_ints(node, "ngram_indexes", columns);
+  ModelBuilder::set_ints(node, "pool_int64s", {5, 7, 5, 7});
+  ModelBuilder::set_int(node, "max_gram_length", 2);
+  ModelBuilder::set_int(node, "max_skip_count", skips);
+  return error_of(model, {Tensor::zeros(i64, {2, 3})});
+}
+
+TEST(Text, NGramsSayWhatIsWrong) {
+  EXPECT_EQ(error_of_grams({0, 2}, {1, 0, 3}), "no error");
+  EXPECT_THAT(error_of_grams({0, 3}, {1, 0, 3}), HasSubstr("TfIdfVectorizer: ngram_counts"));
+  EXPECT_THAT(error_of_grams({0, -2}, {1, 0, 3}), HasSubstr("TfIdfVectorizer: ngram_counts"));
+  EXPECT_THAT(error_of_grams({0, 2}, {1, 0}), HasSubstr("expected 3, one for each n-gram, got 2"));
+  EXPECT_THAT(error_of_grams({0, 2}, {1, 0, -3}), HasSubstr("got -3"));
+  EXPECT_THAT(error_of_grams({0, 2}, {1, 0, 1}), HasSubstr("n-grams that share a column"));
+  EXPECT_THAT(error_of_grams({0, 2}, {1, 0, 3}, 1000), HasSubstr("more than 64 skips"));
+}
+
 TEST(SupportVectors, MalformedOnesSayWhatIsWrong) {
   const std::vector<Tensor> x{ones({1, 2})};
   ModelBuilder fine;
