@@ -24,7 +24,11 @@ struct heddle_tensor {
 };
 
 struct heddle_engine {
+  explicit heddle_engine(hd::Engine made)
+      : engine(std::move(made)), strings(engine.signature().strings) {}
+
   hd::Engine engine;
+  const hd::StringTable strings;  ///< of the model, so that to look one up takes no lock
 };
 
 namespace {
@@ -406,8 +410,7 @@ heddle_status heddle_engine_output_info(const heddle_engine* engine, size_t inde
 }
 
 size_t heddle_engine_string_count(const heddle_engine* engine) {
-  const hd::StringTable strings = engine->engine.signature().strings;
-  return strings == nullptr ? 0 : strings->size();
+  return engine->strings == nullptr ? 0 : engine->strings->size();
 }
 heddle_status heddle_engine_string(const heddle_engine* engine, int64_t code, const char** string,
                                    size_t* length) {
@@ -415,21 +418,19 @@ heddle_status heddle_engine_string(const heddle_engine* engine, int64_t code, co
     check_not_null("heddle_engine_string", engine);
     check_not_null("heddle_engine_string", string);
     check_not_null("heddle_engine_string", length);
-    const hd::StringTable strings = engine->engine.signature().strings;
-    const std::size_t count = strings == nullptr ? 0 : strings->size();
+    const std::size_t count = heddle_engine_string_count(engine);
     if (code < 0 || static_cast<std::size_t>(code) >= count)
       throw hd::ArgumentError({.what = "heddle_engine_string: code",
                                .where = {},
                                .expected = fmt::format("0 or more, and less than {}", count),
                                .got = std::to_string(code)});
-    const std::string& found = (*strings)[static_cast<std::size_t>(code)];
+    const std::string& found = (*engine->strings)[static_cast<std::size_t>(code)];
     *string = found.c_str();
     *length = found.size();
   });
 }
 int64_t heddle_engine_code_of(const heddle_engine* engine, const char* string, size_t length) {
-  const hd::StringTable strings = engine->engine.signature().strings;
-  return strings == nullptr ? -1 : hd::place_of(*strings, {string, length});
+  return engine->strings == nullptr ? -1 : hd::place_of(*engine->strings, {string, length});
 }
 
 heddle_status heddle_engine_plan_json(heddle_engine* engine, heddle_tensor* const* inputs,

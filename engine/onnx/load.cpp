@@ -126,11 +126,14 @@ Signature read_signature(Model& model, const Constants& constants) {
   for (const auto& input : graph.input()) {
     const bool is_text = is_string(input.type().tensor_type().elem_type());
     const auto parameter = model.parameters.find(input.name());
-    if (parameter != model.parameters.end() && is_text && parameter->second.dtype() != i64)
-      throw ModelError({.what = "model: the value of input " + input.name(),
-                        .where = {},
-                        .expected = "strings, or i64 that are their codes",
-                        .got = std::string(name_of(parameter->second.dtype()))});
+    if (parameter != model.parameters.end() && is_text && parameter->second.dtype() != i64) {
+      const Error::Parts parts{.what = "model: the value of input " + input.name(),
+                               .where = {},
+                               .expected = "strings, or i64 that are their codes",
+                               .got = std::string(name_of(parameter->second.dtype()))};
+      if (constants.contains(input.name())) throw ArgumentError(parts);
+      throw ModelError(parts);
+    }
     if (is_text) model.texts.insert(input.name());
     if (parameter != model.parameters.end()) continue;
     signature.inputs.push_back(info_of(input, names, true));

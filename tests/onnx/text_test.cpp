@@ -161,6 +161,13 @@ TEST(Text, TheLabelOfOtherKeysIsOneOfTheType) {
               HasSubstr("expected one element of the type of the values, got 1 of i64"));
 }
 
+TEST(Text, AConstantForStringsIsTheirCodes) {
+  const ModelBuilder model = comparing_model();
+  Engine engine = model.load({{"x", Tensor::zeros(i64, {2})}});
+  EXPECT_THAT(engine.run(std::vector<Tensor>{})[0].to_doubles(), ElementsAre(1, 1));
+  EXPECT_THROW(model.load({{"x", ones({2})}}), ArgumentError);
+}
+
 TEST(Text, DeclaredTypesOfOutputsAreHeldToIt) {
   ModelBuilder model;
   model.input("x", {"n"}, TensorProto::STRING).output("y", TensorProto::INT64);

@@ -148,9 +148,9 @@ typedef struct heddle_value_info {
   int32_t rank;
   const int64_t* sizes; /* as long as the name; -1: any size */
   int32_t is_text;      /* not 0: its elements, HEDDLE_I64, are codes of strings */
-  size_t
-      column_count; /* of an output that the model gives as maps: their keys, one for each column */
-  const char* const* columns; /* as long as the name */
+  /* Of an output that the model gives as maps: their keys, one for each column; valid as long as the name. */
+  size_t column_count;
+  const char* const* columns;
 } heddle_value_info;
 HEDDLE_C_API size_t heddle_engine_input_count(const heddle_engine* engine);
 HEDDLE_C_API size_t heddle_engine_output_count(const heddle_engine* engine);
@@ -158,8 +158,8 @@ HEDDLE_C_API heddle_status heddle_engine_input_info(const heddle_engine* engine,
                                                     heddle_value_info* info);
 HEDDLE_C_API heddle_status heddle_engine_output_info(const heddle_engine* engine, size_t index,
                                                      heddle_value_info* info);
-/* The strings of a model (`engine` is not null), which codes from 0 on stand for, in the order of their bytes. Others that a caller puts in have codes of the
- * caller's choice outside of these; they equal nothing but themselves. */
+/* The strings of a model, which codes from 0 on stand for, in the order of their bytes. Others that a caller puts in have codes of
+ * the caller's choice outside of these; they equal nothing but themselves. `engine` is not null. */
 HEDDLE_C_API size_t heddle_engine_string_count(const heddle_engine* engine);
 /* UTF-8 of `length` bytes, then 0; valid as long as the engine. */
 HEDDLE_C_API heddle_status heddle_engine_string(const heddle_engine* engine, int64_t code,

@@ -7,8 +7,9 @@
 #include <llvm/ExecutionEngine/Orc/TaskDispatch.h>
 #include <llvm/Object/ObjectFile.h>
 #include <llvm/Support/MemoryBuffer.h>
+#include <map>
 #include <mutex>
-#include <set>
+#include <string>
 
 #include "heddle/error.h"
 #include "jit/cpu/llvm/codegen.h"
@@ -88,14 +89,16 @@ class Linker {
   /// Returns when a function of the math library can be run by all kernels. ORC alone does not wait for one that another thread is
   /// linking: it may call a kernel ready that knows the function's address, but whose code is not in place.
   void require_math(const std::string& symbol, const CodegenTarget& target, ObjectStore* store) {
-    add_math(symbol, target, store);
+    if (add_math(symbol, target, store)) return;
     value_of(session_.lookup(orc::makeJITDylibSearchOrder({runtime_}), session_.intern(symbol)));
+    const std::lock_guard lock(math_mutex_);
+    math_[symbol] = true;
   }
 
-  /// Others that need one meanwhile wait.
-  void add_math(const std::string& symbol, const CodegenTarget& target, ObjectStore* store) {
+  /// Others that need one meanwhile wait. @return whether it can be run already
+  bool add_math(const std::string& symbol, const CodegenTarget& target, ObjectStore* store) {
     const std::lock_guard lock(math_mutex_);
-    if (math_.count(symbol) != 0) return;
+    if (const auto known = math_.find(symbol); known != math_.end()) return known->second;
     const std::string key =
         "heddle math\n" + codegen_version() + "\n" + target.key() + "\n" + symbol + "\n";
     std::optional<std::string> object;
@@ -106,7 +109,8 @@ class Linker {
     }
     auto bytes = llvm::MemoryBuffer::getMemBufferCopy(*object, symbol);
     if (auto error = layer_.add(*runtime_, std::move(bytes))) fail(std::move(error));
-    math_.insert(symbol);
+    math_.emplace(symbol, false);
+    return false;
   }
 
   orc::ExecutionSession session_;
@@ -114,7 +118,8 @@ class Linker {
   orc::JITDylib* runtime_;
   std::atomic<unsigned> next_{0};
   std::mutex math_mutex_;
-  std::set<std::string> math_;  ///< functions of the math library that are linked
+  std::map<std::string, bool>
+      math_;  ///< functions of the math library that are there; true: can be run
 };
 
 }  // namespace
