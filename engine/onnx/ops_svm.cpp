@@ -97,19 +97,20 @@ Tensor weights_of_pairs(const std::vector<double>& coefficients, const Ints& cou
   return weights;
 }
 
-/// The class numbers [n] that win most pairs; the first class of a pair does where its score is above 0.
+/// The class numbers [n] that win most pairs; the first class of a pair does where its score is above 0, else the second.
 Tensor winners(const Tensor& scores, std::int64_t classes) {
   const auto pairs = pairs_of(classes);
-  const auto count = static_cast<std::int64_t>(pairs.size());
-  Tensor first = Tensor::zeros(f32, {count, classes});
-  Tensor second = Tensor::zeros(f32, {count, classes});
-  for (std::int64_t pair = 0; pair < count; ++pair) {
-    const auto& [i, j] = pairs[static_cast<std::size_t>(pair)];
-    first.data_as<float>()[pair * classes + i] = 1;
-    second.data_as<float>()[pair * classes + j] = 1;
+  Tensor lost =
+      Tensor::zeros(f32, {classes});  // votes of those that lose each pair of which they are first
+  Tensor swing = Tensor::zeros(f32, {static_cast<std::int64_t>(pairs.size()), classes});
+  for (std::size_t pair = 0; pair < pairs.size(); ++pair) {
+    const auto& [i, j] = pairs[pair];
+    float* row = swing.data_as<float>() + static_cast<std::int64_t>(pair) * classes;
+    row[i] = 1;
+    row[j] = -1;
+    lost.data_as<float>()[j] += 1;
   }
-  const Tensor wins = cast(greater(scores, 0.0), f32);
-  return argmax(matmul(wins, first) + matmul(1.0 - wins, second), 1);
+  return argmax(matmul(cast(greater(scores, 0.0), f32), swing) + lost, 1);
 }
 
 /// Shares of pairs [n, pairs], the first class's of each, as matrices r [n, classes, classes]; 0 on the diagonal.
