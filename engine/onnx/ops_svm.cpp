@@ -100,8 +100,7 @@ Tensor weights_of_pairs(const std::vector<double>& coefficients, const Ints& cou
 /// The class numbers [n] that win most pairs; the first class of a pair does where its score is above 0, else the second.
 Tensor winners(const Tensor& scores, std::int64_t classes) {
   const auto pairs = pairs_of(classes);
-  Tensor lost =
-      Tensor::zeros(f32, {classes});  // votes of those that lose each pair of which they are first
+  Tensor lost = Tensor::zeros(f32, {classes});  // votes where the first class of each pair loses
   Tensor swing = Tensor::zeros(f32, {static_cast<std::int64_t>(pairs.size()), classes});
   for (std::size_t pair = 0; pair < pairs.size(); ++pair) {
     const auto& [i, j] = pairs[pair];
