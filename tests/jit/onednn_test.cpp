@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "jit/cpu/onednn/cut.h"
 #include "jit/cpu/onednn/problem.h"
 #include "jit/cpu/onednn/winograd.h"
 #include "jit/library_choice.h"
@@ -253,8 +254,9 @@ INSTANTIATE_TEST_SUITE_P(
         // Those of our kernel do not.
         Shape{{1, 64, 1, 8}, {16, 8, 5, 1}, {1, 64, 1, 16}, {1, 1}, {2, 0}, 1, 3},
         Shape{{1, 403, 8}, {8, 8, 4}, {1, 100, 8}, {4}, {0}, 1, 3},
-        // A batch is cut between its elements.
-        Shape{{2, 9, 9, 8}, {8, 8, 3, 3}, {2, 9, 9, 8}, {1, 1}, {1, 1}, 1, 2},
+        // A batch is cut between its elements, and each of them where there are fewer than threads.
+        Shape{{3, 9, 9, 8}, {8, 8, 3, 3}, {3, 9, 9, 8}, {1, 1}, {1, 1}, 1, 3},
+        Shape{{2, 9, 9, 8}, {8, 8, 3, 3}, {2, 9, 9, 8}, {1, 1}, {1, 1}, 1, 6},
         // Few rows, but wide ones; of an element's kernel no row need stay whole.
         Shape{{1, 3, 80, 16}, {16, 1, 5, 5}, {1, 3, 80, 16}, {1, 1}, {2, 2}, 16, 3},
         Shape{{1, 2, 30, 16}, {32, 16, 1, 1}, {1, 2, 30, 32}, {1, 1}, {0, 0}, 1, 3},
@@ -278,14 +280,13 @@ onednn::Problem image_of(std::int64_t size) {
 /// Tiles of 14 rows in 2 parts are 2 and 2, not 1 and 3.
 TEST(OneDnn, PartsOfTilesAreOfLikeSize) {
   const onednn::Problem problem = image_of(14);
-  const onednn::Cut cut = onednn::cut_of(problem, onednn::Algorithm::Winograd, 2, false, false);
+  const onednn::Cut cut = onednn::cut_of(problem, onednn::Algorithm::Winograd, 2, false);
   EXPECT_EQ(cut.axis, 2u);
-  ASSERT_EQ(cut.parts, 2);
+  ASSERT_EQ(cut.slices, 2);
   EXPECT_EQ(cut.begin(0, 14), 0);
   EXPECT_EQ(cut.begin(1, 14), 8);
   EXPECT_EQ(cut.begin(2, 14), 14);
-  const onednn::Cut of_small =
-      onednn::cut_of(problem, onednn::Algorithm::SmallWinograd, 2, false, false);
+  const onednn::Cut of_small = onednn::cut_of(problem, onednn::Algorithm::SmallWinograd, 2, false);
   EXPECT_EQ(of_small.begin(1, 14), 8) << "in tiles of 2 rows";
 }
 
@@ -294,14 +295,15 @@ TEST(OneDnn, PartsOfManyWeightsAreByChannels) {
   if (onednn::kernel_isas().front() == onednn::KernelIsa::Any)
     GTEST_SKIP() << "the processor has no AVX2";
   const onednn::Problem problem = image_of(14);
-  const onednn::Cut cut = onednn::cut_of(problem, onednn::Algorithm::Winograd, 2, false);
-  EXPECT_EQ(cut.axis, 1u);
-  EXPECT_EQ(cut.parts, 2);
-  EXPECT_EQ(onednn::cut_of(problem, onednn::Algorithm::Direct, 2, false).axis, 2u);
-  EXPECT_EQ(onednn::cut_of(problem, onednn::Algorithm::Winograd, 1, false).axis, 2u);
-  const onednn::Cut many_tiles =
-      onednn::cut_of(image_of(112), onednn::Algorithm::Winograd, 2, false);
-  EXPECT_EQ(many_tiles.axis, 2u);
+  const auto cut = [&](int size, int threads) {
+    return onednn::cut_of(image_of(size), onednn::Algorithm::Winograd, threads, false,
+                          onednn::winograd_panels(problem));
+  };
+  EXPECT_EQ(cut(14, 2).columns, 2);
+  EXPECT_EQ(cut(14, 2).slices, 1);
+  EXPECT_EQ(cut(14, 1).columns, 1);
+  EXPECT_EQ(cut(112, 2).columns, 1) << "tiles outweigh weights";
+  EXPECT_EQ(cut(112, 2).slices, 2);
 }
 
 /// The library adds up in an order that depends on how long a row is.
@@ -315,10 +317,10 @@ TEST(OneDnn, RowsHaveTheSamePartsForAnyNumberOfThreads) {
       const onednn::Cut one = onednn::cut_of(row, onednn::Algorithm::Direct, 1, resident);
       EXPECT_EQ(one.axis, 3u);
       EXPECT_TRUE(one.changes_sums);
-      EXPECT_GE(length / one.parts, std::min<std::int64_t>(length, 24));
+      EXPECT_GE(length / one.slices, std::min<std::int64_t>(length, 24));
       for (const int threads : {2, 3, 16}) {
         const onednn::Cut cut = onednn::cut_of(row, onednn::Algorithm::Direct, threads, resident);
-        EXPECT_EQ(cut.parts, one.parts) << length << " on " << threads;
+        EXPECT_EQ(cut.slices, one.slices) << length << " on " << threads;
         EXPECT_EQ(cut.unit, one.unit);
       }
     }

@@ -23,6 +23,7 @@ struct WindowsCase {
   Ints sizes{7, 9}, kernel{3, 3}, strides{1, 1}, steps{1, 1}, low{1, 1}, high{1, 1};
   bool biased = true, adds = false, in_place = false;
   std::int64_t groups = 1;
+  std::int64_t panels = 0;  ///< that a call computes; 0: all
 
   Problem problem() const {
     Problem p{.x = {batch, groups * channels},
@@ -76,8 +77,12 @@ Floats windows_of_case(const WindowsCase& c, const ConvData& data, KernelIsa isa
   Floats out = c.in_place ? data.added : Floats(data.added.size(), kNan);
   const float* added = c.in_place ? out.data() : data.added.data();
   const TailOp relu{{.kind = Kind::Clamp, .low = 0}};
-  run_windows(p, data.x.data(), packed.data(), c.biased ? data.bias.data() : nullptr,
-              c.adds ? added : nullptr, {&relu, 1}, out.data(), scratch.data(), isa);
+  const std::int64_t panels = window_panels(p, isa);
+  const std::int64_t each = c.panels == 0 ? panels : c.panels;
+  for (std::int64_t begin = 0; begin < panels; begin += each)
+    run_windows(p, data.x.data(), packed.data(), c.biased ? data.bias.data() : nullptr,
+                c.adds ? added : nullptr, {&relu, 1}, out.data(), scratch.data(),
+                Panels{begin, std::min(begin + each, panels)}, isa);
   return out;
 }
 
@@ -91,7 +96,7 @@ void expect_windows(const WindowsCase& c) {
   }
 }
 
-/// Panels of one to four vectors, several of them, and a last vector that is not full.
+/// Panels of one to three vectors, several of them, and a last vector that is not full.
 TEST(Windows, OfAnyNumberOfResults) {
   for (std::int64_t results = 1; results <= 150; results += results < 20 ? 1 : 7)
     expect_windows({.channels = 5, .results = results});
@@ -192,6 +197,21 @@ TEST(Windows, OfGroups) {
                         .groups = groups});
 }
 
+/// Calls for some panels, of one group and of the next, each write their channels and no others.
+TEST(Windows, OfSomePanelsAtATime) {
+  for (const std::int64_t groups : {1, 3})
+    for (const std::int64_t results : {72, 100})
+      for (const std::int64_t panels : {1, 2, 3})
+        for (const bool adds : {false, true})
+          expect_windows({.channels = 5,
+                          .results = results,
+                          .sizes = {7, 23},
+                          .adds = adds,
+                          .in_place = adds,
+                          .groups = groups,
+                          .panels = panels});
+}
+
 /// A part of the rows is, bit for bit, what the whole has there.
 TEST(Windows, SumsAreTheSameInParts) {
   const WindowsCase c{.channels = 40, .results = 72, .sizes = {31, 23}, .strides = {2, 1}};
@@ -199,8 +219,8 @@ TEST(Windows, SumsAreTheSameInParts) {
   const ConvData data(p);
   for (const KernelIsa isa : kernel_isas()) {
     const Floats whole = windows_of_case(c, data, isa);
-    const Cut cut{.axis = 2, .parts = 5};
-    for (std::int64_t k = 0; k < cut.parts; ++k) {
+    const Cut cut{.axis = 2, .slices = 5};
+    for (std::int64_t k = 0; k < cut.parts(); ++k) {
       const std::optional<PartOf> part = part_of(p, cut, k);
       ASSERT_TRUE(part);
       WindowsCase some = c;

@@ -45,7 +45,7 @@ Floats computed(const Case& c, const ConvData& data, const WinogradKernel& kerne
   if (c.in_place) out = data.added;
   const TailOp relu{{.kind = Kind::Clamp, .low = 0}};
   const float* added = c.in_place ? out.data() : data.added.data();
-  const std::int64_t panels = winograd_weights(p, kernel)[1];
+  const std::int64_t panels = winograd_panels(p, kernel);
   const std::int64_t each = c.panels == 0 ? panels : c.panels;
   for (std::int64_t begin = 0; begin < panels; begin += each)
     run_winograd(p, data.x.data(), transformed.data(), c.biased ? data.bias.data() : nullptr,
@@ -173,7 +173,7 @@ TEST(Winograd, FitsKernelsOfThreeAndFive) {
   EXPECT_FALSE(fits({5, 5}, {1, 1}));
 }
 
-/// Panels of 4, 3, 2 and 1 vectors (of AVX2 2), several of them, and a depth in one part and in several.
+/// Panels of 3, 2 and 1 vectors (of AVX2 2), several of them, of unlike widths too, and a depth in one part and in several.
 TEST(Winograd, OfManyChannels) {
   if (kernel_isas().front() == KernelIsa::Any) GTEST_SKIP() << "the processor has no AVX2";
   for (const std::int64_t channels : {16, 128, 144, 272})

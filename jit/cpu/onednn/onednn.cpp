@@ -14,6 +14,7 @@
 #include "base/file_place.h"
 #include "heddle/error.h"
 #include "jit/cpu/onednn/conv_choice.h"
+#include "jit/cpu/onednn/cut.h"
 #include "jit/cpu/onednn/primitive.h"
 #include "jit/cpu/onednn/problem.h"
 #include "jit/cpu/onednn/tail.h"
@@ -97,27 +98,24 @@ std::uint8_t kinds_of(const FixedWeights& weights, std::int64_t count) {
 /// Winograd's algorithm by a kernel of ours, with all that follows it.
 class Tiles {
  public:
-  Tiles(const Problem& problem, Algorithm algorithm, const FixedWeights& weights,
-        std::optional<Panels> panels)
+  Tiles(const Problem& problem, Algorithm algorithm, const FixedWeights& weights)
       : problem_(problem),
         kernel_{.form = *form_of(problem, algorithm)},
-        weights_(winograd_weights_of(problem, kernel_, weights)),
-        panels_(panels) {}
+        weights_(winograd_weights_of(problem, kernel_, weights)) {}
 
   std::int64_t scratch_bytes() const {
     return aligned(static_cast<std::size_t>(winograd_scratch(problem_, kernel_)));
   }
 
   void run(const float* x, const float* bias, const float* added, std::span<const TailOp> tail,
-           float* out, void* scratch) const {
-    run_winograd(problem_, x, weights_.get(), bias, added, tail, out, scratch, panels_, kernel_);
+           float* out, void* scratch, std::optional<Panels> panels) const {
+    run_winograd(problem_, x, weights_.get(), bias, added, tail, out, scratch, panels, kernel_);
   }
 
  private:
   Problem problem_;
   WinogradKernel kernel_;
   std::shared_ptr<const float> weights_;
-  std::optional<Panels> panels_;  ///< nothing: all
 };
 
 /// The direct algorithm by a kernel of ours, with all that follows it.
@@ -129,8 +127,8 @@ class Windows {
   std::int64_t scratch_bytes() const { return window_scratch(problem_); }
 
   void run(const float* x, const float* bias, const float* added, std::span<const TailOp> tail,
-           float* out, void* scratch) const {
-    run_windows(problem_, x, weights_.get(), bias, added, tail, out, scratch);
+           float* out, void* scratch, std::optional<Panels> panels) const {
+    run_windows(problem_, x, weights_.get(), bias, added, tail, out, scratch, panels);
   }
 
  private:
@@ -268,6 +266,7 @@ class Convolution final : public BoundLibraryCall {
     std::shared_ptr<const Kernel> kernel;  ///< parts of the same sizes share one
     std::int64_t batch, positions;         ///< of the result
     std::int64_t x_offset, x_elements, result_offset;
+    std::optional<Panels> panels{};  ///< nothing: all
   };
 
   void choose(std::optional<LibraryChoice> choice) {
@@ -398,21 +397,18 @@ class Convolution final : public BoundLibraryCall {
     kernels_.clear();
     const bool resident =
         is_winograd(algorithm_) || (algorithm_ == Algorithm::Direct && !tail_.empty());
-    // What is set aside is a part's whole memory, of which one by channels shares each row with others.
-    const bool set_aside = is_winograd(algorithm_) && saves() != 0;
-    const Cut cut = has_products(problem_)
-                        ? cut_of(problem_, algorithm_, threads, resident, !set_aside)
-                        : Cut{};
-    by_channels_ = cut.axis == 1;
-    for (std::int64_t k = 0; cut.parts > 1 && k < cut.parts; ++k) {
+    const std::int64_t panels = panels_to_share();
+    const Cut cut =
+        has_products(problem_) ? cut_of(problem_, algorithm_, threads, resident, panels) : Cut{};
+    by_channels_ = cut.columns > 1;
+    for (std::int64_t k = 0; cut.parts() > 1 && k < cut.parts(); ++k) {
       const std::optional<PartOf> part = part_of(problem_, cut, k);
       if (!part) {
         parts_.clear();
         break;
       }
-      std::optional<Panels> panels;
-      if (by_channels_) panels = panels_of(cut, k);
-      parts_.push_back(made(part->problem, part->x_offset, part->result_offset, panels));
+      parts_.push_back(made(part->problem, part->x_offset, part->result_offset));
+      if (by_channels_) parts_.back().panels = cut.panels_of(k, panels);
     }
     if (parts_.empty())
       parts_.push_back(made(problem_, 0, 0));
@@ -422,28 +418,28 @@ class Convolution final : public BoundLibraryCall {
     reserve();
   }
 
-  Panels panels_of(const Cut& cut, std::int64_t part) const {
-    const std::int64_t panels = winograd_weights(problem_)[1];
-    return {cut.begin(part, panels), cut.begin(part + 1, panels)};
+  /// Panels of the channels that parts may be of.
+  std::int64_t panels_to_share() const {
+    // What is set aside is a part's whole memory, of which one of some channels shares each row with others.
+    if (saves() != 0) return 1;
+    if (is_winograd(algorithm_) && has_winograd(problem_))
+      return winograd_panels(problem_, {.form = *form_of(problem_, algorithm_)});
+    return algorithm_ == Algorithm::Windows ? window_panels(problem_) : 1;
   }
 
-  Part made(const Problem& problem, std::int64_t x_offset, std::int64_t result_offset,
-            std::optional<Panels> panels = {}) {
-    std::shared_ptr<const Kernel> kernel;
-    std::shared_ptr<const Kernel>& alike =
-        panels ? kernel
-               : kernels_[{problem.x, problem.result, problem.pads_low, problem.pads_high}];
-    if (alike == nullptr) alike = std::make_shared<const Kernel>(kernel_for(problem, panels));
-    kernel = alike;
+  Part made(const Problem& problem, std::int64_t x_offset, std::int64_t result_offset) {
+    std::shared_ptr<const Kernel>& kernel =
+        kernels_[{problem.x, problem.result, problem.pads_low, problem.pads_high}];
+    if (kernel == nullptr) kernel = std::make_shared<const Kernel>(kernel_for(problem));
     const std::int64_t batch = problem.result[0];
     const std::int64_t positions = batch == 0 ? 0 : positions_of(problem) / batch;
     return {kernel, batch, positions, x_offset, elements_of(problem.x), result_offset};
   }
 
-  Kernel kernel_for(const Problem& problem, std::optional<Panels> panels) const {
+  Kernel kernel_for(const Problem& problem) const {
     if (!has_products(problem)) return Biases(problem, sums());
     if (is_winograd(algorithm_) && has_winograd(problem))
-      return Tiles(problem, algorithm_, weights_, panels);
+      return Tiles(problem, algorithm_, weights_);
     if (algorithm_ == Algorithm::Windows) return Windows(problem, weights_);
     return Primitive(problem, algorithm_, sums(), weights_);
   }
@@ -499,16 +495,16 @@ class Convolution final : public BoundLibraryCall {
     if (!problem_.has_bias) bias = nullptr;
     const auto* shift = static_cast<const float*>(bias);
     if (const auto* tiles = std::get_if<Tiles>(part.kernel.get()))
-      return tiles->run(x, shift, added, tail, out, scratch);
+      return tiles->run(x, shift, added, tail, out, scratch, part.panels);
     if (const auto* windows = std::get_if<Windows>(part.kernel.get()))
-      return windows->run(x, shift, added, tail, out, scratch);
+      return windows->run(x, shift, added, tail, out, scratch, part.panels);
     const auto* primitive = std::get_if<Primitive>(part.kernel.get());
     if (primitive != nullptr)
       primitive->run(x, buffers[1], bias, out, scratch);
     else
       std::get<Biases>(*part.kernel).run(shift, out);
     if (algorithm_ == Algorithm::Direct)
-      run_tail(tail, out, part.batch * part.positions, channels);
+      run_tail(tail, out, part.batch * part.positions, channels, channels);
     else
       finish_blocked(part, primitive->blocked(scratch), added, tail, out);
   }
@@ -540,7 +536,7 @@ class Convolution final : public BoundLibraryCall {
   std::vector<EpilogueOp> tail_;        ///< what is left of the epilogue
   std::vector<bool> is_one_;            ///< by buffer: has one element
   std::optional<Part> whole_;
-  bool by_channels_ = false;  ///< parts give some channels of all positions
+  bool by_channels_ = false;  ///< parts give some channels of their positions
   std::vector<Part> parts_;
   std::map<std::array<Ints, 4>, std::shared_ptr<const Kernel>>
       kernels_;  ///< by sizes and padding, of parts being made

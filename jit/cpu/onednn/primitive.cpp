@@ -20,7 +20,7 @@ namespace heddle::jit::onednn {
 namespace {
 
 /// Of what runs Winograd's and the direct algorithm: measurements of other versions do not hold.
-constexpr const char* kKernelsVersion = "2";
+constexpr const char* kKernelsVersion = "3";
 
 using dnnl::memory;
 
@@ -386,13 +386,13 @@ std::string name_of_weights(const WinogradKernel& kernel) {
   };
   const TileForm& form = kernel.form;
   return "F(" + sizes(form.down, form.across) + ", " + sizes(form.taps_down, form.taps_across) +
-         ") version 2, instruction set " + std::to_string(static_cast<int>(kernel.isa));
+         ") version 3, instruction set " + std::to_string(static_cast<int>(kernel.isa));
 }
 
 /// What pack_window_weights() makes, which the sizes of its result do not tell: to be changed with it.
 std::string name_of_panels(const Problem& problem, KernelIsa isa) {
   const bool has_groups = problem.weights.size() > problem.result.size();
-  return "panels of windows version 1, groups " +
+  return "panels of windows version 2, groups " +
          std::to_string(has_groups ? problem.weights[0] : 1) + ", instruction set " +
          std::to_string(static_cast<int>(isa));
 }

@@ -11,12 +11,6 @@ namespace heddle::jit::onednn {
 
 namespace {
 
-/// Of x or the result of a part that stays in a second-level cache beside its weights.
-constexpr std::int64_t kResidentElements = std::int64_t{1} << 17;
-/// Images that second-level caches do not hold are computed in smaller parts, a few of each convolution in turn.
-constexpr std::int64_t kLargeElements = 4 * kResidentElements;
-constexpr std::int64_t kChainElements = kResidentElements / 2;
-
 Ints grouped(const Ints& sizes, std::int64_t groups) {
   if (groups == 1) return sizes;
   Ints result{groups, sizes[0] / groups};
@@ -66,12 +60,6 @@ void join_positions(Problem& problem) {
     (*sizes)[1] = channels;
     sizes->back() = positions;
   }
-}
-
-std::int64_t slice_elements(const Ints& sizes, std::size_t axis) {
-  std::int64_t count = sizes[1];
-  for (std::size_t k = axis == 0 ? 2 : axis + 1; k < sizes.size(); ++k) count *= sizes[k];
-  return count;
 }
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t unit) {
@@ -133,15 +121,6 @@ bool fits_winograd(const Problem& problem) {
 
 namespace {
 
-/// What the two algorithms cost besides their products, in multiply-adds at the rate of the direct one.
-struct Costs {
-  std::int64_t transform;      ///< an element put into or taken out of the tiles
-  std::int64_t weight;         ///< a transformed weight from a cache
-  std::int64_t far_weight;     ///< from memory, or of more than a third-level cache holds
-  std::int64_t direct_weight;  ///< a weight of the direct algorithm
-  std::int64_t direct_call;
-};
-
 /// Whether a core does two multiply-adds of 64 bytes in a cycle. Those of AMD's family 25 that have such instructions do
 /// one.
 bool multiplies_fast() {
@@ -150,34 +129,38 @@ bool multiplies_fast() {
   return fast;
 }
 
+}  // namespace
+
 /// Measured by bench/conv_ways_bench on Zen 5, with vectors of 64 bytes and of 32: the choice costs 0.7 and 0.5 % of the time on average
 /// over the sizes there.
-Costs costs_of_ours() {
+ConvCosts costs_of_ours() {
   if (multiplies_fast())
     return {
         .transform = 2, .weight = 5, .far_weight = 8, .direct_weight = 4, .direct_call = 150'000};
   return {.transform = 2, .weight = 2, .far_weight = 5, .direct_weight = 3, .direct_call = 50'000};
 }
 
+namespace {
+
 /// Of oneDNN's kernel, measured on the Xeon.
-constexpr Costs kCostsOfOneDnn{
+constexpr ConvCosts kCostsOfOneDnn{
     .transform = 26, .weight = 24, .far_weight = 24, .direct_weight = 0, .direct_call = 0};
 
 /// For elements that oneDNN puts into another order.
 std::int64_t cost_of_reorders(const Problem& problem, std::int64_t weights) {
+  constexpr std::int64_t kCachedWeights = std::int64_t{1} << 17;
   constexpr std::int64_t kReorder = 13;
   constexpr std::int64_t kFarReorder = 40;  ///< where the weights are too large to do it in parts
   const std::int64_t moved = elements_of(problem.x) + elements_of(problem.result);
-  return moved * (weights <= kResidentElements ? kReorder : kFarReorder);
+  return moved * (weights <= kCachedWeights ? kReorder : kFarReorder);
 }
 
-/// Of Winograd's algorithm.
+}  // namespace
+
 std::int64_t tiles_of(const Problem& problem, const TileForm& form) {
   return problem.result[0] * (rounded_up(problem.result[2], form.down) / form.down) *
          (rounded_up(problem.result[3], form.across) / form.across);
 }
-
-}  // namespace
 
 Algorithm algorithm_for(const Problem& problem, std::int64_t bytes) {
   if (!fits_winograd(problem)) return Algorithm::Direct;
@@ -186,7 +169,7 @@ Algorithm algorithm_for(const Problem& problem, std::int64_t bytes) {
   constexpr std::int64_t kVector = 16;
   constexpr std::int64_t kLargeWeights = std::int64_t{1} << 17;  ///< 19 MB in tiles of 4 x 4
   const bool ours = has_winograd(problem);
-  const Costs costs = ours ? costs_of_ours() : kCostsOfOneDnn;
+  const ConvCosts costs = ours ? costs_of_ours() : kCostsOfOneDnn;
   const std::int64_t in = rounded_up(problem.x[1], kVector);
   const std::int64_t out = rounded_up(problem.result[1], kVector);
   const bool is_far = bytes > kCachedBytes || in * out >= kLargeWeights;
@@ -209,115 +192,6 @@ Algorithm algorithm_for(const Problem& problem, std::int64_t bytes) {
   if (const std::int64_t small = cost_in_tiles(Algorithm::SmallWinograd); ours && small < winograd)
     return small < most ? Algorithm::SmallWinograd : Algorithm::Direct;
   return winograd < most ? Algorithm::Winograd : Algorithm::Direct;
-}
-
-std::int64_t Cut::begin(std::int64_t part, std::int64_t size) const {
-  if (part == parts) return size;
-  return (size * part / parts + unit / 2) / unit * unit;
-}
-
-namespace {
-
-/// Slices of a part, at least: one of fewer positions reads weights for longer than it multiplies by them.
-std::int64_t least_slices(const Problem& problem, std::size_t axis) {
-  constexpr std::int64_t kMost = 3;
-  constexpr std::int64_t kLeastPositions = 20;
-  if (axis >= problem.result.size() || problem.result[axis] == 0) return kMost;
-  const std::int64_t slice = positions_of(problem) / problem.result[axis];
-  return std::clamp<std::int64_t>(kLeastPositions / std::max<std::int64_t>(1, slice), 1, kMost);
-}
-
-/// Panels of the channels of an image's result that the threads share evenly; 0: parts of rows are as good.
-std::int64_t parts_by_channels(const Problem& problem, Algorithm algorithm, int threads) {
-  const std::int64_t panels = winograd_weights(problem)[1];
-  const bool even = panels % threads == 0 || panels >= 4 * std::int64_t{threads};
-  const Costs costs = costs_of_ours();
-  // A part by channels also reads all of x, most of it from other cores' caches.
-  constexpr std::int64_t kFarElements = 13;
-  const bool pays =
-      costs.far_weight * problem.result[1] >
-      kFarElements * costs.transform * tiles_of(problem, *form_of(problem, algorithm));
-  return threads > 1 && problem.result[0] == 1 && even && pays ? threads : 0;
-}
-
-/// Whether each channel of the result is of one of x alone.
-bool is_depthwise(const Problem& problem) {
-  return problem.weights.size() > problem.result.size() && problem.weights[1] == 1 &&
-         problem.weights[2] == 1;
-}
-
-/// The library adds up channels in an order that depends on the length of a row: rows are cut into the same parts for any number of
-/// threads, which costs one thread up to 3 %. Of lengths that rows of other lengths have too.
-Cut cut_of_row(std::size_t axis, std::int64_t length, std::int64_t wanted) {
-  constexpr std::int64_t kLeast = 24;
-  constexpr std::int64_t kUsual = 2 * kLeast;
-  constexpr std::int64_t kLong = 256;
-  constexpr std::int64_t kUnit = 8;
-  const std::int64_t parts = std::max({std::min<std::int64_t>(length / kLeast, 4),
-                                       std::min<std::int64_t>(length / kUsual, 8), length / kLong});
-  const std::int64_t most = length / kLeast;
-  return {axis,
-          std::clamp<std::int64_t>(std::max(parts, wanted), 1, std::max<std::int64_t>(1, most)),
-          kUnit, true};
-}
-
-}  // namespace
-
-Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool resident,
-           bool by_channels) {
-  if (by_channels && is_winograd(algorithm) && has_winograd(problem))
-    if (const std::int64_t parts = parts_by_channels(problem, algorithm, threads))
-      return {1, parts, 1};
-  std::size_t axis = 0;
-  while (axis + 1 < problem.result.size() && problem.result[axis] == 1 && problem.x[axis] == 1)
-    axis = axis == 0 ? 2 : axis + 1;
-  const bool divides = problem.channels_last && axis < problem.result.size();
-  std::int64_t unit = 1;
-  if (const auto form = form_of(problem, algorithm); form && axis != 0)
-    unit = axis == 2 ? form->down : form->across;
-  const std::int64_t least = axis == 0 ? 1 : std::max(least_slices(problem, axis), unit);
-  const std::int64_t most = divides ? std::max<std::int64_t>(1, problem.result[axis] / least) : 1;
-  const bool is_row = algorithm == Algorithm::Direct && !is_depthwise(problem) && axis != 0 &&
-                      axis + 1 == problem.result.size();
-  std::int64_t wanted = is_row ? 1 : threads;
-  const std::int64_t elements = std::max(elements_of(problem.x), elements_of(problem.result));
-  const bool is_large = elements > kLargeElements;
-  if (resident || is_large) {
-    // Each part reads all weights again.
-    const std::int64_t weights = std::max<std::int64_t>(1, elements_of(problem.weights));
-    const std::int64_t each = is_large ? kChainElements : kResidentElements;
-    const std::int64_t whole = std::max<std::int64_t>(1, elements / std::max(each, weights));
-    wanted = rounded_up(whole, wanted);
-  }
-  if (is_row && divides) return cut_of_row(axis, problem.result[axis], wanted);
-  return {axis, std::clamp<std::int64_t>(wanted, 1, most), unit};
-}
-
-std::optional<PartOf> part_of(const Problem& whole, const Cut& cut, std::int64_t part) {
-  PartOf made{whole};
-  const std::size_t axis = cut.axis;
-  if (axis == 1) return made;
-  const std::int64_t begin = cut.begin(part, whole.result[axis]);
-  const std::int64_t end = cut.begin(part + 1, whole.result[axis]);
-  std::int64_t first = begin;
-  std::int64_t last = end;
-  if (axis >= 2) {
-    const std::size_t d = axis - 2;
-    const std::int64_t kernel = whole.weights[whole.weights.size() - whole.strides.size() + d];
-    first = begin * whole.strides[d] - whole.pads_low[d];
-    last = (end - 1) * whole.strides[d] - whole.pads_low[d] +
-           (kernel - 1) * (whole.dilations[d] + 1) + 1;
-    made.problem.pads_low[d] = std::max<std::int64_t>(0, -first);
-    made.problem.pads_high[d] = std::max<std::int64_t>(0, last - whole.x[axis]);
-    first = std::max<std::int64_t>(0, first);
-    last = std::min(last, whole.x[axis]);
-    if (first >= last) return {};
-  }
-  made.problem.x[axis] = last - first;
-  made.problem.result[axis] = end - begin;
-  made.x_offset = first * slice_elements(whole.x, axis);
-  made.result_offset = begin * slice_elements(whole.result, axis);
-  return made;
 }
 
 std::int64_t positions_of(const Problem& problem) {

@@ -75,32 +75,20 @@ bool fits_winograd(const Problem& problem);
 /// @param bytes  of all parameters that are read between two runs: the weights of large models come from memory.
 Algorithm algorithm_for(const Problem& problem, std::int64_t bytes);
 
-/// Parts of a convolution: each gives some slices of the result along one dimension, from the slices of x that
-/// they read, as a convolution of its own. Along dimension 1, the channels, each gives some panels of run_winograd()'s from all of x.
-struct Cut {
-  std::size_t axis = 0;
-  std::int64_t parts = 1;
-  std::int64_t unit = 1;      ///< bounds of parts are multiples of it
-  bool changes_sums = false;  ///< parts add up in another order than the whole would
-  std::int64_t begin(std::int64_t part, std::int64_t size) const;
-};
-
-/// Where slices are whole runs of memory: along the outermost dimension that is not 1. Channels-last problems only.
-/// Of Winograd's algorithm by channels where reading all the weights for each part takes longer than to transform all of x for it.
-/// `resident`: parts that stay in a core's cache, besides one a thread; as is so where an image is large.
-/// `by_channels`: that may be; each part then writes to every row of the result.
-Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool resident,
-           bool by_channels = true);
-
-struct PartOf {
-  Problem problem;
-  std::int64_t x_offset = 0;  ///< elements
-  std::int64_t result_offset = 0;
-};
-/// Part `part`; nothing where it would read padding only.
-std::optional<PartOf> part_of(const Problem& whole, const Cut& cut, std::int64_t part);
-
 /// Elements of one channel of the result, over the batch.
 std::int64_t positions_of(const Problem& problem);
+/// Tiles of the result, over the batch.
+std::int64_t tiles_of(const Problem& problem, const TileForm& form);
+
+/// What the algorithms cost besides their products, in multiply-adds at the rate of the direct one.
+struct ConvCosts {
+  std::int64_t transform;      ///< an element put into or taken out of the tiles
+  std::int64_t weight;         ///< a transformed weight from a cache
+  std::int64_t far_weight;     ///< from memory, or of more than a third-level cache holds
+  std::int64_t direct_weight;  ///< a weight of the direct algorithm
+  std::int64_t direct_call;
+};
+/// Of the kernels of ours.
+ConvCosts costs_of_ours();
 
 }  // namespace heddle::jit::onednn

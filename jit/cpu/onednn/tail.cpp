@@ -1,6 +1,7 @@
 #include "jit/cpu/onednn/tail.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "jit/cpu/onednn/vectors.h"
@@ -168,7 +169,7 @@ template <typename F>
 }
 
 struct Loops {
-  decltype(&run_tail) run;
+  void (*run)(std::span<const TailOp>, float*, std::int64_t, std::int64_t);
   decltype(&unblock) bring;
 };
 
@@ -212,8 +213,16 @@ const Loops& loops() {
 }  // namespace
 
 void run_tail(std::span<const TailOp> ops, float* values, std::int64_t positions,
-              std::int64_t channels) {
-  if (!ops.empty()) loops().run(ops, values, positions, channels);
+              std::int64_t channels, std::int64_t step) {
+  if (ops.empty()) return;
+  if (step == channels) return loops().run(ops, values, positions, channels);
+  std::array<TailOp, kMaxEpilogue> moved;
+  std::ranges::copy(ops, moved.begin());
+  for (std::int64_t p = 0; p < positions; ++p) {
+    loops().run({moved.data(), ops.size()}, values + p * step, 1, channels);
+    for (TailOp& tail : std::span(moved).first(ops.size()))
+      if (tail.op.kind == Kind::Add) tail.operand += step;
+  }
 }
 
 void unblock(const float* blocked, const float* added, std::span<const TailOp> ops, float* values,

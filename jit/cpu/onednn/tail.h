@@ -14,9 +14,10 @@ struct TailOp {
   const float* operand = nullptr;
 };
 
-/// Runs `ops` in order on `values` [positions, channels].
+/// Runs `ops` in order on `values` [positions, channels], `step` elements from a position to the next; an operand of Add is laid out
+/// like them.
 void run_tail(std::span<const TailOp> ops, float* values, std::int64_t positions,
-              std::int64_t channels);
+              std::int64_t channels, std::int64_t step);
 
 /// Channels that lie together in memory that is blocked by channels.
 inline constexpr std::int64_t kChannelBlock = 16;

@@ -18,7 +18,7 @@ struct Avx512 {
   using HalfVector = float __attribute__((vector_size(32), aligned(4), may_alias));
   using Doubles = double __attribute__((vector_size(64)));
   static constexpr std::int64_t kLanes = 16;
-  static constexpr int kVectors = 4;  ///< of a row of a panel, at most
+  static constexpr int kVectors = 3;  ///< of a row of a panel, at most
 };
 struct Avx2 {
   using Vector = float __attribute__((vector_size(32), aligned(4), may_alias));

@@ -75,7 +75,7 @@ void order(const Shape& s, const float* x, Block& block) {
   block.ends_count = 0;
   const std::int64_t columns = s.result[kWidth];
   const bool splits =
-      s.channels >= kLeastEdgeChannels && s.vectors > 2 && block.count >= 2 * columns;
+      s.channels >= kLeastEdgeChannels && s.widths.vectors > 2 && block.count >= 2 * columns;
   for (Rows rows(s, block); !rows.is_done(); rows.next()) {
     const std::int64_t begin = std::max(rows.begin(), s.inner);
     const std::int64_t end = std::max(begin, std::min(rows.end(), s.outer));

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <span>
 
+#include "jit/cpu/onednn/panels.h"
 #include "jit/cpu/onednn/problem.h"
-#include "jit/cpu/onednn/vectors.h"
 
 namespace heddle::jit::onednn::windows {
 
@@ -41,8 +41,8 @@ struct Shape {
   std::int64_t channels, results;  ///< of a group
   std::int64_t all_channels, all_results;
   Volume x, result, taps, strides, dilations, pads;
-  std::int64_t lanes, vectors, panels;  ///< of a vector, of the result's channels, of those
-  std::int64_t inner = 0, outer = 0;    ///< see find_inner()
+  PanelWidths widths;                 ///< of a group
+  std::int64_t inner = 0, outer = 0;  ///< see find_inner()
 
   Shape(const Problem& p, KernelIsa isa)
       : batch(p.x[0]),
@@ -57,13 +57,7 @@ struct Shape {
         strides(volume_of(p.strides, 1)),
         dilations(volume_of(p.dilations, 0)),
         pads(volume_of(p.pads_low, 0)),
-        lanes(isa == KernelIsa::Avx512 ? Avx512::kLanes
-              : isa == KernelIsa::Avx2 ? Avx2::kLanes
-                                       : AnyIsa::kLanes),
-        vectors((results + lanes - 1) / lanes) {
-    static_assert(Avx2::kVectors == AnyIsa::kVectors);
-    const std::int64_t most = isa == KernelIsa::Avx512 ? Avx512::kVectors : Avx2::kVectors;
-    panels = (vectors + most - 1) / most;
+        widths(results, isa) {
     for (std::int64_t& dilation : dilations) ++dilation;
     find_inner();
   }
@@ -75,9 +69,14 @@ struct Shape {
   std::int64_t all_taps() const { return taps[0] * taps[1] * taps[2]; }
   /// Zeros that are read for what lies outside: at a row of a window.
   std::int64_t zeros() const { return std::max(taps[kWidth] * channels, all_channels); }
+  /// Of all groups.
+  std::int64_t all_panels() const { return groups * widths.panels; }
+  /// The first channel of the result of one of them, or of those behind the last.
+  std::int64_t first_result(std::int64_t panel) const {
+    if (panel == all_panels()) return all_results;
+    return panel / widths.panels * results + widths.first_column(panel % widths.panels);
+  }
   std::int64_t positions() const { return batch * result[0] * result[1] * result[2]; }
-  /// The first vector of panel `panel`, or of those behind the last.
-  std::int64_t first_vector(std::int64_t panel) const { return vectors * panel / panels; }
   /// Where the window of position `at` of the result begins, along a dimension.
   std::int64_t begin(std::size_t dimension, std::int64_t at) const {
     return at * strides[dimension] - pads[dimension];

@@ -22,7 +22,7 @@ constexpr std::int64_t kPartRows = 512;
 template <typename Isa>
 constexpr std::array<int, Isa::kVectors> kRowsOf{};
 template <>
-constexpr std::array<int, Avx512::kVectors> kRowsOf<Avx512>{8, 8, 8, 6};
+constexpr std::array<int, Avx512::kVectors> kRowsOf<Avx512>{8, 8, 8};
 template <>
 constexpr std::array<int, Avx2::kVectors> kRowsOf<Avx2>{8, 6};
 template <>
@@ -220,6 +220,7 @@ HEDDLE_INLINE void put_some(const Scratch& scratch, std::int64_t panel, std::int
 
 struct Call {
   Shape s;
+  Panels panels;  ///< that are computed
   const float *x, *weights, *bias, *added;
   float* out;
 };
@@ -230,11 +231,11 @@ HEDDLE_INLINE void run_block(const Call& call, const Scratch& scratch) {
   Block& block = *scratch.block;
   look_up(s, block, scratch.zeros, scratch.table);
   copy_windows(s, block, scratch);
-  for (std::int64_t k = 0; k < s.groups * s.panels; ++k) {
-    const std::int64_t group = k / s.panels;
-    const std::int64_t n = k % s.panels;
-    const std::int64_t vectors = s.first_vector(n + 1) - s.first_vector(n);
-    const std::int64_t first = s.first_vector(n) * Isa::kLanes;
+  for (std::int64_t k = call.panels.begin; k < call.panels.end; ++k) {
+    const std::int64_t group = k / s.widths.panels;
+    const std::int64_t n = k % s.widths.panels;
+    const std::int64_t vectors = s.widths.vectors_of(n);
+    const std::int64_t first = s.widths.first_column(n);
     const std::int64_t count = std::min(vectors * Isa::kLanes, s.results - first);
     const std::int64_t column = group * s.results + first;
     const std::int64_t at = block.from * s.all_results + column;
@@ -244,8 +245,8 @@ HEDDLE_INLINE void run_block(const Call& call, const Scratch& scratch) {
                           .added = call.added == nullptr ? nullptr : call.added + at,
                           .step = s.all_results,
                           .whole = count == vectors * Isa::kLanes};
-    const float* panel = call.weights + (group * s.vectors + s.first_vector(n)) * Isa::kLanes *
-                                            s.all_taps() * s.channels;
+    const float* panel =
+        call.weights + (group * s.widths.vectors * Isa::kLanes + first) * s.all_taps() * s.channels;
     const auto by_vectors = [&]<int Vectors>(std::integral_constant<int, Vectors>)
                                 __attribute__((always_inline)) {
                                   if (vectors == Vectors)
@@ -253,10 +254,7 @@ HEDDLE_INLINE void run_block(const Call& call, const Scratch& scratch) {
                                 };
     by_vectors(std::integral_constant<int, 1>());
     by_vectors(std::integral_constant<int, 2>());
-    if constexpr (Isa::kVectors > 2) {
-      by_vectors(std::integral_constant<int, 3>());
-      by_vectors(std::integral_constant<int, 4>());
-    }
+    if constexpr (Isa::kVectors > 2) by_vectors(std::integral_constant<int, 3>());
     if (!columns.whole) put_some<Isa>(scratch, vectors * Isa::kLanes, count, columns);
   }
 }
@@ -269,15 +267,19 @@ HEDDLE_AVX2 void run_on_avx2(const Call& call, const Scratch& scratch) {
 }
 void run_on_any(const Call& call, const Scratch& scratch) { run_block<AnyIsa>(call, scratch); }
 
-/// What follows, on `count` positions of `out` from `from` on.
-void follow(const Shape& s, std::span<const TailOp> tail, std::int64_t from, std::int64_t count,
-            float* out) {
+/// What follows, on `count` positions of the result from `from` on.
+void follow(const Call& call, std::span<const TailOp> tail, std::int64_t from, std::int64_t count) {
   if (tail.empty()) return;
+  const Shape& s = call.s;
+  const std::int64_t column = s.first_result(call.panels.begin);
+  const std::int64_t first = from * s.all_results + column;
   std::array<TailOp, kMaxEpilogue> ops;
   std::ranges::copy(tail, ops.begin());
   for (std::size_t k = 0; k < tail.size(); ++k)
-    if (ops[k].op.kind == EpilogueOp::Kind::Add) ops[k].operand += from * s.all_results;
-  run_tail({ops.data(), tail.size()}, out + from * s.all_results, count, s.all_results);
+    if (ops[k].operand != nullptr)
+      ops[k].operand += ops[k].op.kind == EpilogueOp::Kind::Add ? first : column;
+  run_tail({ops.data(), tail.size()}, call.out + first, count,
+           s.first_result(call.panels.end) - column, s.all_results);
 }
 
 }  // namespace
@@ -291,14 +293,19 @@ bool suits_windows(const Problem& problem) {
   constexpr std::int64_t kHalf = Avx512::kLanes / 2;
   const Shape s(problem, kernel_isas().front());
   if (s.groups > 1 && s.channels == 1 && s.results == 1) return false;
-  const bool is_narrow = s.lanes == Avx512::kLanes && s.results <= s.lanes &&
-                         (s.groups == 1 || s.results <= kHalf || s.results == s.lanes);
+  const std::int64_t lanes = s.widths.lanes;
+  const bool is_narrow = lanes == Avx512::kLanes && s.results <= lanes &&
+                         (s.groups == 1 || s.results <= kHalf || s.results == lanes);
   return !is_narrow || elements_of(problem.weights) * positions_of(problem) <= kFewProducts;
+}
+
+std::int64_t window_panels(const Problem& problem, KernelIsa isa) {
+  return Shape(problem, isa).all_panels();
 }
 
 Ints window_weights(const Problem& problem, KernelIsa isa) {
   const Shape s(problem, isa);
-  return {s.all_taps(), s.channels, s.groups * s.vectors * s.lanes};
+  return {s.all_taps(), s.channels, s.groups * s.widths.vectors * s.widths.lanes};
 }
 
 void pack_window_weights(const Problem& problem, const float* weights, float* packed,
@@ -307,11 +314,12 @@ void pack_window_weights(const Problem& problem, const float* weights, float* pa
   constexpr std::int64_t kChannels = 8;
   const Shape s(problem, isa);
   const std::int64_t taps = s.all_taps();
-  for (std::int64_t k = 0; k < s.groups * s.panels; ++k) {
-    const std::int64_t first = s.first_vector(k % s.panels) * s.lanes;
-    const std::int64_t columns = s.first_vector(k % s.panels + 1) * s.lanes - first;
+  for (std::int64_t k = 0; k < s.all_panels(); ++k) {
+    const std::int64_t panel = k % s.widths.panels;
+    const std::int64_t first = s.widths.first_column(panel);
+    const std::int64_t columns = s.widths.vectors_of(panel) * s.widths.lanes;
     const std::int64_t given = std::min(columns, s.results - first);
-    const float* from = weights + (k / s.panels * s.results + first) * s.channels * taps;
+    const float* from = weights + (k / s.widths.panels * s.results + first) * s.channels * taps;
     for (std::int64_t begin = 0; begin < s.channels; begin += kChannels)
       for (std::int64_t tap = 0; tap < taps; ++tap)
         for (std::int64_t c = begin; c < std::min(begin + kChannels, s.channels); ++c) {
@@ -329,8 +337,10 @@ std::int64_t window_scratch(const Problem& problem, KernelIsa isa) {
 
 void run_windows(const Problem& problem, const float* x, const float* packed, const float* bias,
                  const float* added, std::span<const TailOp> tail, float* out, void* scratch,
-                 KernelIsa isa) {
-  const Call call{Shape(problem, isa), x, packed, bias, added, out};
+                 std::optional<Panels> panels, KernelIsa isa) {
+  const Shape shape(problem, isa);
+  const Call call{shape, panels.value_or(Panels{0, shape.all_panels()}), x, packed, bias, added,
+                  out};
   const Scratch parts(call.s, scratch);
   std::fill_n(parts.zeros, call.s.zeros(), 0.0f);
   const std::int64_t positions = call.s.positions();
@@ -344,7 +354,7 @@ void run_windows(const Problem& problem, const float* x, const float* packed, co
                      : isa == KernelIsa::Avx2 ? run_on_avx2
                                               : run_on_any;
     run(call, parts);
-    follow(call.s, tail, block.from, block.count, out);
+    follow(call, tail, block.from, block.count);
   }
 }
 

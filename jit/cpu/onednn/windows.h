@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
+#include "jit/cpu/onednn/panels.h"
 #include "jit/cpu/onednn/problem.h"
 #include "jit/cpu/onednn/tail.h"
-#include "jit/cpu/onednn/vectors.h"
 
 namespace heddle::jit::onednn {
 
@@ -18,6 +19,8 @@ bool has_windows(const Problem& problem);
 /// ones are of another kind.
 bool suits_windows(const Problem& problem);
 
+/// Panels of the result's channels, those of all groups.
+std::int64_t window_panels(const Problem& problem, KernelIsa isa = kernel_isas().front());
 /// Sizes of the packed weights: [taps, channels of a group of x, those of the result, of each group up to a multiple of the lanes of a vector], as many
 /// panels [taps, channels, columns of the panel] behind each other. Zeros fill the last one of a group.
 Ints window_weights(const Problem& problem, KernelIsa isa = kernel_isas().front());
@@ -37,8 +40,9 @@ std::int64_t window_scratch(const Problem& problem, KernelIsa isa = kernel_isas(
 ///
 /// @param bias     by channel, or null.
 /// @param scratch  64-aligned.
+/// @param panels   nothing: all; else only their channels of the result are computed and written.
 void run_windows(const Problem& problem, const float* x, const float* packed, const float* bias,
                  const float* added, std::span<const TailOp> tail, float* out, void* scratch,
-                 KernelIsa isa = kernel_isas().front());
+                 std::optional<Panels> panels = {}, KernelIsa isa = kernel_isas().front());
 
 }  // namespace heddle::jit::onednn

@@ -13,16 +13,18 @@ namespace {
 template <typename Isa>
 constexpr std::array<int, Isa::kVectors> kRowsOf{};
 template <>
-constexpr std::array<int, Avx512::kVectors> kRowsOf<Avx512>{8, 8, 4, 4};
+constexpr std::array<int, Avx512::kVectors> kRowsOf<Avx512>{8, 8, 4};
 template <>
 constexpr std::array<int, Avx2::kVectors> kRowsOf<Avx2>{6, 6};
 
 // Channels of the result are filled up to a multiple of kTiledChannels; the last vector of them is a half, or whole.
 /// Tiles are multiplied by kRows at a time, or by this many, so that any multiple of it comes out even.
 constexpr int kRestRows = 4;
-/// Channels of a part of a panel: 32 KiB.
+/// Channels of a part of a panel: 16 KiB of two vectors.
 constexpr std::int64_t kPartDepth = 128;
 constexpr std::int64_t kLine = 64;
+/// Panels that pass over the elements of a point before those of the next point do.
+constexpr std::int64_t kGroupPanels = 2;
 /// Of what a block of tiles becomes: it stays in a second-level cache beside the panels.
 constexpr std::int64_t kBlockBytes = std::int64_t{1200} << 10;
 /// The same beside weights of so many bytes, all of which each block reads from a third-level cache or from memory: fewer blocks.
@@ -48,8 +50,9 @@ struct Shape {
   std::int64_t filled;     ///< its channels, with those that fill the last panel up
   std::int64_t top, left;  ///< padding
   TileForm form;
-  std::int64_t tiles_down, tiles_across, panel, panels;
-  std::int64_t first_panel, last_panel;  ///< those that are computed
+  std::int64_t tiles_down, tiles_across;
+  PanelWidths widths;
+  Panels computed;
 
   Shape(const Problem& p, const WinogradKernel& kernel, std::optional<Panels> some = {})
       : batch(p.x[0]),
@@ -65,28 +68,25 @@ struct Shape {
         form(kernel.form),
         tiles_down((rows + form.down - 1) / form.down),
         tiles_across((columns + form.across - 1) / form.across),
-        panel(widest_panel(filled, kernel.isa)),
-        panels(filled / panel),
-        first_panel(some ? some->begin : 0),
-        last_panel(some ? some->end : panels) {}
+        widths(filled, kernel.isa),
+        computed(some.value_or(Panels{0, widths.panels})) {}
 
   /// Channels of the result that are computed.
-  std::int64_t first_result() const { return first_panel * panel; }
-  std::int64_t last_result() const { return std::min(results, last_panel * panel); }
-
-  /// Columns of a panel: the most whole vectors that divide all.
-  static std::int64_t widest_panel(std::int64_t filled, KernelIsa isa) {
-    const bool wide = isa == KernelIsa::Avx512;
-    const std::int64_t lanes = wide ? Avx512::kLanes : Avx2::kLanes;
-    std::int64_t vectors = wide ? Avx512::kVectors : Avx2::kVectors;
-    while (filled % (vectors * lanes) != 0) --vectors;
-    return vectors * lanes;
-  }
+  std::int64_t first_result() const { return widths.first_column(computed.begin); }
+  std::int64_t last_result() const { return std::min(results, widths.first_column(computed.end)); }
 
   std::int64_t tiles() const { return tiles_down * tiles_across; }
+  /// Where the weights of a panel lie for a point.
+  const float* weights_at(const float* weights, std::int64_t panel, std::int64_t point) const {
+    const std::int64_t columns = widths.vectors_of(panel) * widths.lanes;
+    return weights + (widths.first_column(panel) * form.points() + columns * point) * channels;
+  }
+  /// Columns of the widest panel.
+  std::int64_t panel() const { return widths.vectors_of(widths.panels - 1) * widths.lanes; }
+  std::int64_t group_columns() const { return std::min(widths.panels, kGroupPanels) * panel(); }
   /// Of a block, a multiple of kRestRows.
   std::int64_t block() const {
-    const std::int64_t each = form.points() * (channels + filled) * 4;
+    const std::int64_t each = form.points() * (channels + group_columns()) * 4;
     const bool is_far = form.points() * channels * filled * 4 >= kFarWeightBytes;
     const std::int64_t bytes = is_far ? kLargeBlockBytes : kBlockBytes;
     const std::int64_t most =
@@ -95,7 +95,7 @@ struct Shape {
   }
   /// From a point of a block to the next, in its transformed elements and in its sums.
   std::int64_t point_step() const { return block() * channels + kApart; }
-  std::int64_t sum_step() const { return block() * filled + kApart; }
+  std::int64_t sum_step() const { return block() * group_columns() + kApart; }
 };
 
 /// B^T of `Points` points times the elements of `v`, `step` apart.
@@ -206,7 +206,7 @@ HEDDLE_INLINE void multiply_rows(const Shape& s, const float* a, std::int64_t de
 #pragma GCC unroll 8
   for (int r = 0; r < Rows && !begins; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) load(acc[r][v], sums + r * s.filled + v * kLanes);
+    for (int v = 0; v < Vectors; ++v) load(acc[r][v], sums + (r * Vectors + v) * kLanes);
   for (std::int64_t k = 0; k < depth; k += 2) {
     __builtin_prefetch(ahead, 0, 2);
     if (often) __builtin_prefetch(ahead + kLine, 0, 2);
@@ -228,25 +228,27 @@ HEDDLE_INLINE void multiply_rows(const Shape& s, const float* a, std::int64_t de
 #pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) store(sums + r * s.filled + v * kLanes, acc[r][v]);
+    for (int v = 0; v < Vectors; ++v) store(sums + (r * Vectors + v) * kLanes, acc[r][v]);
 }
 
 /// `count` tiles of one point times one panel: part of the depth by part, which stays in the first-level cache while all
-/// tiles pass over it.
+/// tiles pass over it. `next`: weights that are read after them.
 template <typename Isa, int Vectors>
 HEDDLE_INLINE void multiply_panel(const Shape& s, const float* points, const float* panel,
-                                  std::int64_t count, float* sums) {
+                                  const float* next, std::int64_t count, float* sums) {
   constexpr int kRows = kRowsOf<Isa>[Vectors - 1];
   const bool often = count <= kRestRows * 4;
+  constexpr std::int64_t kColumns = Vectors * Isa::kLanes;
   for (std::int64_t k = 0; k < s.channels; k += kPartDepth) {
     const std::int64_t depth = std::min(kPartDepth, s.channels - k);
-    const float* part = panel + k * s.panel;
-    const char* ahead = reinterpret_cast<const char*>(part + depth * s.panel);
+    const float* part = panel + k * kColumns;
+    const bool ends = k + depth == s.channels;
+    const char* ahead = reinterpret_cast<const char*>(ends ? next : part + depth * kColumns);
     const auto multiply = [&]<int Rows>(std::int64_t r, std::integral_constant<int, Rows>)
                               __attribute__((always_inline)) {
                                 multiply_rows<Isa, Rows, Vectors>(s, points + r * s.channels + k,
                                                                   depth, part, ahead, often, k == 0,
-                                                                  sums + r * s.filled);
+                                                                  sums + r * kColumns);
                                 ahead += depth / 2 * (often ? 2 * kLine : kLine);
                               };
     for (std::int64_t r = 0; r < count;) {
@@ -261,34 +263,20 @@ HEDDLE_INLINE void multiply_panel(const Shape& s, const float* points, const flo
   }
 }
 
-template <typename Isa, int Vectors>
-HEDDLE_INLINE void multiply_panels(const Shape& s, const float* points, const float* weights,
-                                   std::int64_t count, float* sums) {
-  const std::int64_t point_step = s.point_step();
-  const std::int64_t sum_step = s.sum_step();
-  for (std::int64_t k = 0; k < s.form.points(); ++k)
-    for (std::int64_t n = s.first_panel; n < s.last_panel; ++n)
-      multiply_panel<Isa, Vectors>(s, points + k * point_step,
-                                   weights + (k * s.panels + n) * s.channels * s.panel, count,
-                                   sums + k * sum_step + n * s.panel);
-}
-
-/// The `Vector` of channels from `c` on of tile `slot` of `sums` [points, block, columns], `step` from point to point, to its place, of
-/// `down` x `across` positions, in an image; `added` and `out` at the first of them.
+/// A vector of channels of a tile's sums, the one at `sums` of its first point and others `step` apart, to its place, of `down` x `across`
+/// positions, in an image: from channel `c` on, `added` and `out` at the first position.
 template <typename Vector, TileForm Form>
-HEDDLE_INLINE void put_channels(const Shape& s, const float* sums, std::int64_t slot,
-                                std::int64_t step, std::int64_t c, std::int64_t down,
-                                std::int64_t across, const float* bias, const float* added,
-                                float* out) {
+HEDDLE_INLINE void put_channels(const Shape& s, const float* sums, std::int64_t step,
+                                std::int64_t c, std::int64_t down, std::int64_t across,
+                                const float* bias, const float* added, float* out) {
   constexpr std::int64_t kDown = Form.in_down();
   constexpr std::int64_t kAcross = Form.in_across();
   Vector v[Form.points()];
-  const float* from = sums + slot * s.filled + c;
 #pragma GCC unroll 6
   for (std::int64_t j = 0; j < kAcross; ++j) {
 #pragma GCC unroll 6
     for (std::int64_t i = 0; i < kDown; ++i)
-      load(v[i * kAcross + j], from + (i * kAcross + j) * step);
+      load(v[i * kAcross + j], sums + (i * kAcross + j) * step);
     transform_out<Form.down, kDown>(v + j, kAcross);
   }
 #pragma GCC unroll 4
@@ -309,10 +297,10 @@ HEDDLE_INLINE void put_channels(const Shape& s, const float* sums, std::int64_t 
     }
 }
 
-/// Tile `slot` of `sums` to its place in the image `out`.
+/// What panel `panel` gives of a tile to its place in the image `out`; `sums` of its first point.
 template <typename Isa, TileForm Form>
-HEDDLE_INLINE void put(const Shape& s, const float* sums, std::int64_t tile, std::int64_t slot,
-                       std::int64_t step, const float* bias, const float* added, float* out) {
+HEDDLE_INLINE void put(const Shape& s, const float* sums, std::int64_t step, std::int64_t panel,
+                       std::int64_t tile, const float* bias, const float* added, float* out) {
   const std::int64_t y = tile / s.tiles_across * Form.down;
   const std::int64_t z = tile % s.tiles_across * Form.across;
   const std::int64_t down = std::min(Form.down, s.rows - y);
@@ -320,14 +308,12 @@ HEDDLE_INLINE void put(const Shape& s, const float* sums, std::int64_t tile, std
   const std::int64_t first = (y * s.columns + z) * s.results;
   out += first;
   if (added != nullptr) added += first;
-  const std::int64_t last = s.last_result();
-  std::int64_t c = s.first_result();
-  for (; c + Isa::kLanes <= last; c += Isa::kLanes)
-    put_channels<typename Isa::Vector, Form>(s, sums, slot, step, c, down, across, bias, added,
-                                             out);
+  const std::int64_t last = std::min(s.results, s.widths.first_column(panel + 1));
+  std::int64_t c = s.widths.first_column(panel);
+  for (; c + Isa::kLanes <= last; c += Isa::kLanes, sums += Isa::kLanes)
+    put_channels<typename Isa::Vector, Form>(s, sums, step, c, down, across, bias, added, out);
   if (c < last)
-    put_channels<typename Isa::HalfVector, Form>(s, sums, slot, step, c, down, across, bias, added,
-                                                 out);
+    put_channels<typename Isa::HalfVector, Form>(s, sums, step, c, down, across, bias, added, out);
 }
 
 /// What follows, on rows [begin, end) of an image of `out`.
@@ -335,18 +321,14 @@ HEDDLE_INLINE void follow(const Shape& s, std::int64_t image, std::int64_t begin
                           std::span<const TailOp> tail, float* out) {
   if (begin >= end || tail.empty()) return;
   std::array<TailOp, kMaxEpilogue> ops;
-  const bool whole = s.last_panel - s.first_panel == s.panels;
-  const std::int64_t positions = whole ? (end - begin) * s.columns : 1;
-  const std::int64_t channels = s.last_result() - s.first_result();
-  for (std::int64_t at = begin * s.columns; at < end * s.columns; at += positions) {
-    const std::int64_t first = image + at * s.results + s.first_result();
-    std::ranges::copy(tail, ops.begin());
-    for (std::size_t k = 0; k < tail.size(); ++k) {
-      const bool by_element = ops[k].op.kind == EpilogueOp::Kind::Add;
-      if (ops[k].operand != nullptr) ops[k].operand += by_element ? first : s.first_result();
-    }
-    run_tail({ops.data(), tail.size()}, out + first, positions, channels);
+  const std::int64_t first = image + begin * s.columns * s.results + s.first_result();
+  std::ranges::copy(tail, ops.begin());
+  for (std::size_t k = 0; k < tail.size(); ++k) {
+    const bool by_element = ops[k].op.kind == EpilogueOp::Kind::Add;
+    if (ops[k].operand != nullptr) ops[k].operand += by_element ? first : s.first_result();
   }
+  run_tail({ops.data(), tail.size()}, out + first, (end - begin) * s.columns,
+           s.last_result() - s.first_result(), s.results);
 }
 
 struct Buffers {
@@ -363,21 +345,43 @@ HEDDLE_INLINE void run_tiles(const Shape& s, const float* x, const float* weight
   for (std::int64_t k = 0; k < count; ++k)
     bring<Isa, Form>(s, x, buffers.zeros, first + k, k, point_step, buffers.points);
   const std::int64_t whole = (count + kRestRows - 1) / kRestRows * kRestRows;
-  const std::int64_t vectors = s.panel / Isa::kLanes;
-  const auto multiply =
-      [&]<int Vectors>(std::integral_constant<int, Vectors>) __attribute__((always_inline)) {
-        if (vectors == Vectors)
-          multiply_panels<Isa, Vectors>(s, buffers.points, weights, whole, buffers.sums);
-      };
-  multiply(std::integral_constant<int, 1>());
-  multiply(std::integral_constant<int, 2>());
-  if constexpr (Isa::kVectors > 2) {
-    multiply(std::integral_constant<int, 3>());
-    multiply(std::integral_constant<int, 4>());
-  }
   const std::int64_t sum_step = s.sum_step();
-  for (std::int64_t k = 0; k < count; ++k)
-    put<Isa, Form>(s, buffers.sums, first + k, k, sum_step, bias, added, out);
+  const std::int64_t panel_step = s.block() * s.panel();
+  for (std::int64_t g = s.computed.begin; g < s.computed.end; g += kGroupPanels) {
+    const std::int64_t end = std::min(g + kGroupPanels, s.computed.end);
+    for (std::int64_t k = 0; k < Form.points(); ++k)
+      for (std::int64_t n = g; n < end; ++n) {
+        std::int64_t next_point = k;
+        std::int64_t next_panel = n + 1;
+        if (next_panel == end) {
+          next_panel = g;
+          ++next_point;
+        }
+        if (next_point == Form.points()) {
+          next_point = 0;
+          next_panel = end == s.computed.end ? s.computed.begin : end;
+        }
+        const float* panel = s.weights_at(weights, n, k);
+        const float* next = s.weights_at(weights, next_panel, next_point);
+        float* sums = buffers.sums + k * sum_step + (n - g) * panel_step;
+        const std::int64_t vectors = s.widths.vectors_of(n);
+        const auto multiply =
+            [&]<int Vectors>(std::integral_constant<int, Vectors>) __attribute__((always_inline)) {
+              if (vectors == Vectors)
+                multiply_panel<Isa, Vectors>(s, buffers.points + k * point_step, panel, next, whole,
+                                             sums);
+            };
+        multiply(std::integral_constant<int, 1>());
+        multiply(std::integral_constant<int, 2>());
+        if constexpr (Isa::kVectors > 2) multiply(std::integral_constant<int, 3>());
+      }
+    for (std::int64_t k = 0; k < count; ++k)
+      for (std::int64_t n = g; n < end; ++n) {
+        const std::int64_t columns = s.widths.vectors_of(n) * Isa::kLanes;
+        const float* sums = buffers.sums + (n - g) * panel_step + k * columns;
+        put<Isa, Form>(s, sums, sum_step, n, first + k, bias, added, out);
+      }
+  }
 }
 
 template <typename Isa>
@@ -429,11 +433,13 @@ HEDDLE_INLINE void transform_all(const Shape& s, const float* weights, float* tr
   constexpr std::int64_t kAcross = Form.in_across();
   constexpr std::int64_t kTaps = Form.taps_down * Form.taps_across;
   constexpr std::int64_t kLanes = Isa::kLanes / 2;
-  const std::int64_t step = s.panels * s.channels * s.panel;  // from a point to the next
-  for (std::int64_t row = 0; row < s.panels * s.channels; ++row)
-    for (std::int64_t column = 0; column < s.panel; column += kLanes) {
-      const std::int64_t m = row / s.channels * s.panel + column;
-      const std::int64_t c = row % s.channels;
+  for (std::int64_t row = 0; row < s.widths.panels * s.channels; ++row) {
+    const std::int64_t panel = row / s.channels;
+    const std::int64_t first = s.widths.first_column(panel);
+    const std::int64_t columns = s.widths.vectors_of(panel) * s.widths.lanes;
+    const std::int64_t c = row % s.channels;
+    for (std::int64_t column = 0; column < columns; column += kLanes) {
+      const std::int64_t m = first + column;
       alignas(64) float given[kTaps][kLanes];
       for (std::int64_t lane = 0; lane < kLanes; ++lane)
         for (std::int64_t k = 0; k < kTaps; ++k)
@@ -445,7 +451,8 @@ HEDDLE_INLINE void transform_all(const Shape& s, const float* weights, float* tr
       Doubles half[kDown * Form.taps_across];
       for (std::int64_t j = 0; j < Form.taps_across; ++j)
         transform_taps<Form.taps_down, kDown>(w + j, Form.taps_across, half + j, Form.taps_across);
-      float* to = transformed + row * s.panel + column;
+      const std::int64_t step = s.channels * columns;  // from a point to the next
+      float* to = transformed + first * s.channels * Form.points() + c * columns + column;
       for (std::int64_t i = 0; i < kDown; ++i) {
         Doubles points[kAcross];
         transform_taps<Form.taps_across, kAcross>(half + i * Form.taps_across, 1, points, 1);
@@ -454,6 +461,7 @@ HEDDLE_INLINE void transform_all(const Shape& s, const float* weights, float* tr
               __builtin_convertvector(points[j], Floats);
       }
     }
+  }
 }
 
 template <typename Isa>
@@ -477,9 +485,13 @@ bool has_winograd(const Problem& problem) {
          problem.result[1] % kTiledResults == 0;
 }
 
+std::int64_t winograd_panels(const Problem& problem, const WinogradKernel& kernel) {
+  return Shape(problem, kernel).widths.panels;
+}
+
 Ints winograd_weights(const Problem& problem, const WinogradKernel& kernel) {
   const Shape s(problem, kernel);
-  return {s.form.points(), s.panels, s.channels, s.panel};
+  return {s.filled, s.form.points(), s.channels};
 }
 
 void transform_weights(const Problem& problem, const float* weights, float* transformed,

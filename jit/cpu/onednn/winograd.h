@@ -5,9 +5,9 @@
 #include <optional>
 #include <span>
 
+#include "jit/cpu/onednn/panels.h"
 #include "jit/cpu/onednn/problem.h"
 #include "jit/cpu/onednn/tail.h"
-#include "jit/cpu/onednn/vectors.h"
 
 namespace heddle::jit::onednn {
 
@@ -21,7 +21,10 @@ struct WinogradKernel {
 /// on a processor that has an instruction set of theirs.
 bool has_winograd(const Problem& problem);
 
-/// Sizes of the transformed weights: [points of a tile, panels, channels of x, columns of a panel]. Zeros fill the columns up to multiples of 16.
+/// Panels of the result's channels.
+std::int64_t winograd_panels(const Problem& problem, const WinogradKernel& kernel = {});
+/// Sizes of the transformed weights: [channels of the result filled up to multiples of 16 with zeros, points of a tile, channels of x], as many panels
+/// [points, channels of x, columns of the panel] behind each other.
 Ints winograd_weights(const Problem& problem, const WinogradKernel& kernel = {});
 /// `weights`: [m, c, taps down, taps across].
 void transform_weights(const Problem& problem, const float* weights, float* transformed,
@@ -30,17 +33,11 @@ void transform_weights(const Problem& problem, const float* weights, float* tran
 /// Bytes of scratch of a run.
 std::int64_t winograd_scratch(const Problem& problem, const WinogradKernel& kernel = {});
 
-/// Panels of the result's channels: [begin, end), in sizes [points, panels, …] of winograd_weights().
-struct Panels {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-
 /// x [n, h, w, c] to out [n, h', w', m]; then `added`, laid out like out and maybe the same memory, where it is not null,
 /// and `tail`, whose operands are those of the whole result.
 ///
-/// A block of tiles at a time: their elements are transformed, multiplied by each panel of weights, which is fetched while
-/// the one before is used, and transformed back. What follows runs on rows of tiles as they are complete.
+/// A block of tiles at a time: their elements are transformed, then multiplied by one panel of weights after another, which is fetched while
+/// the one before is used, and its sums transformed back. What follows runs on rows of tiles as they are complete.
 ///
 /// @param bias     by channel, or null.
 /// @param scratch  64-aligned.
