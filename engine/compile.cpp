@@ -51,6 +51,7 @@ engine::BuildOptions Engine::Impl::build_options(const base::SymbolValues& hints
   build.compiler = compiler;
   if (engine::keeps_constants(options)) build.constants = compiler->constants();
   build.hints = hints;
+  build.threads = executor.threads();
   build.autotune = autotune;
   build.cache_bytes = engine::second_level_cache();
   if (cuda != nullptr) {

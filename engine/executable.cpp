@@ -27,6 +27,7 @@ jit::LowerOptions lower_options(const BuildOptions& options, const OptimisedGrap
   lower.byte_dot = options.compiler->has_byte_dot();
   lower.amx = options.compiler->has_amx();
   lower.byte_tables = options.compiler->has_byte_tables();
+  lower.threads = options.threads;
   lower.build_all = wants_check(options.engine);
   lower.for_each = [compiler = options.compiler](std::size_t count, const auto& work) {
     compiler->for_each(count, work);

@@ -59,6 +59,7 @@ struct BuildOptions {
       0;  ///< on the CPU: of a thread's second-level cache (engine/chains.h); 0: steps are run whole
   scheduler::CaptureOptions capture{};  ///< which of them; `enabled` and `sizes` are not looked at
   base::SymbolValues hints{};           ///< sizes that orders of steps are compared for
+  int threads = 1;                      ///< that share a step's iterations
   /// Tests put one here that makes mistakes.
   jit::Program (*lower)(const ir::Graph&, const jit::LowerOptions&) = jit::lower;
   NestedUnits* nested = nullptr;  ///< what a unit around this one has; null: there is none

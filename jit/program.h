@@ -146,12 +146,19 @@ struct LowerOptions {
   bool byte_dot = false;           ///< the CPU multiplies groups of four bytes
   bool amx = false;                ///< the CPU multiplies matrices of bytes and of bf16
   bool byte_tables = false;        ///< the CPU looks bytes up in tables that registers hold
+  int threads = 1;                 ///< of the CPU that share a kernel's iterations
   bool build_all =
       false;  ///< prove kernels that are built once for several groups by building them for each
   /// Calls what it is given with each number below a count, on several threads at once, and returns when all calls have; empty:
   /// the calling thread does all. What comes out is the same.
   std::function<void(std::size_t, const std::function<void(std::size_t)>&)> for_each{};
 };
+
+/// Whether so many threads share a kernel that it is cut finer for them, though each iteration of more, smaller ones begins anew.
+inline bool has_many_threads(const LowerOptions& options) {
+  constexpr int kFewThreads = 4;
+  return options.target == LowerOptions::Target::Cpu && options.threads > kFewThreads;
+}
 
 /// Whether the CPU multiplies bytes by pairs of 16 bits, best of all ways it has: AVX2.
 inline bool multiplies_pairs(const LowerOptions& options) {

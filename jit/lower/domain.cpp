@@ -13,6 +13,8 @@ namespace {
 
 /// Elements that one iteration of the parallel axis covers.
 constexpr std::int64_t kCpuChunk = 16384;
+/// The same where many threads share them.
+constexpr std::int64_t kSharedChunk = 4096;
 constexpr std::int64_t kCudaChunk = 2048;
 /// The same of rows of unknown length on CUDA, which a warp goes through.
 constexpr std::int64_t kCudaPart = 512;
@@ -35,7 +37,8 @@ constexpr std::int64_t kBusyTiles = 132;
 constexpr std::int64_t kInterleaved = 1024;
 
 std::int64_t chunk_for(const LowerOptions& options) {
-  return options.target == LowerOptions::Target::Cuda ? kCudaChunk : kCpuChunk;
+  if (options.target == LowerOptions::Target::Cuda) return kCudaChunk;
+  return has_many_threads(options) ? kSharedChunk : kCpuChunk;
 }
 
 SymExpr extent_of(const std::vector<AxisRun>& axes) {

@@ -84,7 +84,9 @@ class MatmulNest {
     const SymExpr column_tiles = ceildiv(columns, tile_columns_);
     const SymExpr batch = base::product(std::span(out_).first(batch_dims));
     if (packs_each_tile() || copies_each_tile(rows))
-      tile_rows_ = larger_tile(rows, batch * column_tiles);
+      tile_rows_ = larger_tile(ctx_.options(), rows, batch * column_tiles);
+    else if (!makes_copies_of_right())
+      tile_rows_ = shared_tile(ctx_.options(), rows, b_.simplify(batch * column_tiles));
     const SymExpr row_tiles = ceildiv(rows, tile_rows_);
     const RowBlocks blocks = row_blocks(row_tiles);
     const SymExpr extent = batch * blocks.count * column_tiles * blocks.tiles;
@@ -152,6 +154,13 @@ class MatmulNest {
                          .depth_stride = right_.strides[right_.strides.size() - 2],
                          .column_stride = right_.strides.back()},
                         rows);
+  }
+
+  /// Whether tiles make a copy of the right operand in another form, or matrix registers want rows for all of theirs.
+  bool makes_copies_of_right() const {
+    const DType right = ctx_.node().input(1).meta().dtype;
+    const bool is_plain = right == accumulator_ || group_ == kByteGroup;
+    return !is_plain || bits_ != 0 || (group_ != 1 && ctx_.options().amx);
   }
 
   /// Bytes of an element of operand k.

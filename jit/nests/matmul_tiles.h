@@ -11,9 +11,12 @@ inline constexpr std::int64_t kTileRows = 32;
 /// Rows that a copied part of the right operand is worth.
 inline constexpr std::int64_t kRowsOfACopy = 16;
 
-/// Rows of the largest tile that leaves enough of them for many threads.
+/// Rows of a tile that leave many threads about as much each, where tiles of kTileRows do not.
 /// @param others  tiles beside each other, in all matrices
-std::int64_t larger_tile(const SymExpr& rows, const SymExpr& others);
+std::int64_t shared_tile(const LowerOptions& options, const SymExpr& rows, const SymExpr& others);
+/// Rows of the largest tile that leaves enough of them for many threads, and for so many.
+/// @param others  tiles beside each other, in all matrices
+std::int64_t larger_tile(const LowerOptions& options, const SymExpr& rows, const SymExpr& others);
 
 /// Tiles of rows that take turns at each panel.
 struct RowBlocks {

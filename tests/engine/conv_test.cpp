@@ -3,9 +3,9 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <random>
 
 #include "heddle/heddle.h"
+#include "tests/engine/random_tensor.h"
 #include "tests/jit/folder_test.h"
 #include "tests/support/draw.h"
 #include "tests/support/nightly.h"
@@ -14,14 +14,7 @@ namespace hd = heddle;
 
 namespace {
 
-hd::Tensor random_tensor(hd::Sizes sizes, unsigned seed) {
-  hd::Tensor tensor = hd::Tensor::empty(hd::f32, std::move(sizes));
-  std::mt19937 engine(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  float* data = tensor.data_as<float>();
-  for (std::int64_t k = 0; k < tensor.count(); ++k) data[k] = uniform(engine);
-  return tensor;
-}
+using heddle::test::random_tensor;
 
 /// A block of a residual network: two convolutions, each with its channels scaled and shifted.
 struct Block {
@@ -307,7 +300,8 @@ TEST(Conv, OfRandomSizesAndChannels) {
       return y;
     };
     hd::Engine engine(layer, {.threads = 1});
-    hd::Engine several(layer, {.threads = static_cast<int>(draw(2, 3))});
+    hd::Engine several(layer,
+                       {.threads = static_cast<int>(draw.one_in(2) ? draw(2, 3) : draw(5, 40))});
     hd::Engine reference(layer, {.device = hd::Device::reference()});
     for (int call = 0; call < 2; ++call) {
       hd::Sizes sizes{draw(1, 2), channels};

@@ -76,6 +76,31 @@ TEST(LowerRecipe, ManyRowsByManyPanelsGoInBlocks) {
   EXPECT_EQ(tiles(34 * 32), 3 * 36) << "12 blocks of 3, of the last of which two are empty";
 }
 
+/// Threads that would have unlike numbers of tiles have smaller ones; four or fewer have those that are fastest.
+TEST(LowerRecipe, ManyThreadsShareSmallerTiles) {
+  const auto graph_of = [](const char* rows, std::int64_t columns) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(f32, {rows, "8"}));
+    b.output(b.emit("matmul", {x, b.constant(random_literal(f32, {8, columns}, 3))}));
+    return b.finish();
+  };
+  const auto tiles = [](const ir::Graph& graph, int threads, std::int64_t rows) {
+    const jit::Program program = jit::lower(graph, {.threads = threads});
+    const jit::Nest& nest = *program.kernels[program.record.steps.back().kernel].nest;
+    expect_program_right(graph, program, random_arguments(graph, {rows}), {}, 1e-5);
+    return nest.parallel_extent.evaluate_sizes(std::array{rows});
+  };
+  const ir::Graph six = graph_of("128", 384);
+  EXPECT_EQ(tiles(six, 1, 128), 24);
+  EXPECT_EQ(tiles(six, 4, 128), 24);
+  EXPECT_EQ(tiles(six, 16, 128), 48) << "3 tiles of 16 rows each, not 2 of 32 or 1";
+  EXPECT_EQ(tiles(six, 24, 128), 24);
+  EXPECT_EQ(tiles(graph_of("49", 128), 16, 49), 14) << "of 8 rows";
+  const ir::Graph any = graph_of("s0", 128);
+  EXPECT_EQ(tiles(any, 4, 49), 4);
+  EXPECT_EQ(tiles(any, 5, 49), 8) << "of rows that only calls tell";
+}
+
 TEST(LowerRecipe, MlpIsOneKernelALayer) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(f32, {"s0", "12"}));
