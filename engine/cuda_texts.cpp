@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
-#include <thread>
 
+#include "base/processors.h"
 #include "jit/compile_threads.h"
 
 namespace heddle::engine {
@@ -39,8 +39,8 @@ std::vector<std::shared_future<device::Kernel>> CudaTexts::compile_all(
     kernels.push_back(entry.kernel);
   }
   std::atomic<std::size_t> next{0};
-  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  jit::on_compile_threads(std::min(cores, jobs.size()), [&] {
+  const auto processors = static_cast<std::size_t>(base::processors());
+  jit::on_compile_threads(std::min(processors, jobs.size()), [&] {
     for (std::size_t k = next++; k < jobs.size(); k = next++) run(jobs[k]);
   });
   for (const auto& kernel : kernels) kernel.wait();

@@ -9,10 +9,10 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <unistd.h>
 #include <vector>
 
+#include "base/processors.h"
 #include "heddle/error.h"
 #include "ir/op.h"
 
@@ -100,8 +100,7 @@ std::size_t bytes_of(const char* variable) {
 }  // namespace
 
 int thread_count(const EngineOptions& options) {
-  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  return std::min(positive(options.threads, "HEDDLE_THREADS", cores), 1024);
+  return std::min(positive(options.threads, "HEDDLE_THREADS", base::processors()), 1024);
 }
 
 int calls_before_specialising(const EngineOptions& options) {

@@ -11,7 +11,7 @@ namespace heddle::engine {
 
 // Each throws OptionError naming the variable whose text is none of those it may have.
 
-/// EngineOptions::threads, HEDDLE_THREADS or all cores.
+/// EngineOptions::threads, HEDDLE_THREADS or as many as the process has processors (base/processors.h).
 int thread_count(const EngineOptions& options);
 /// EngineOptions::specialise_after, HEDDLE_SPECIALISE_AFTER or 0.
 int calls_before_specialising(const EngineOptions& options);

@@ -8,10 +8,10 @@
 #include <fstream>
 #include <mutex>
 #include <tbb/concurrent_queue.h>
-#include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "base/processors.h"
 #include "heddle/error.h"
 #include "jit/compile_threads.h"
 #include "jit/constant_cache.h"
@@ -206,8 +206,9 @@ CpuKernelPtr CompileService::State::make(const Nest& nest, const std::string&) {
 #endif
 
 std::size_t CompileService::State::most_threads() const {
-  static const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
-  return options.threads != 0 ? options.threads : std::min(4u, processors);
+  constexpr int kMost = 4;
+  return options.threads != 0 ? options.threads
+                              : static_cast<unsigned>(std::min(kMost, base::processors()));
 }
 
 /// A thread is started when none waits for a task, up to the number allowed.

@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/processors.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -50,14 +52,14 @@ int spin_microseconds() {
   return text == nullptr ? kDefaultSpinMicroseconds : std::max(0, std::atoi(text));
 }
 
-/// Threads that TBB runs at once, the caller's included: one for each processor that the process may use.
-int processors() {
+/// Threads that TBB runs at once, the caller's included: one for each processor that the process may run on.
+int most_at_once() {
   static const int count = tbb::info::default_concurrency();
   return count;
 }
 
 /// Threads that TBB is asked for: it lends one for each processor but the caller's, and one at least.
-int helpers_for(int threads) { return std::max(1, std::min(threads, processors()) - 1); }
+int helpers_for(int threads) { return std::max(1, std::min(threads, most_at_once()) - 1); }
 
 /// A thread's stay in run(), counted from the first stage on that is worth a fork. Where as many callers as there are processors are
 /// at work, threads lent to one of them would take another's processor.
@@ -71,13 +73,15 @@ class Stay {
     is_counted = false;
     callers.fetch_sub(1, std::memory_order_relaxed);
   }
+  /// @param threads  of an executor: where they are more than the process has processors in time, they were asked for
   /// @return how many processors no caller is at work on
-  int free_processors() {
+  int free_processors(int threads) {
     if (!is_counted) {
       is_counted = counts_ = true;
       callers.fetch_add(1, std::memory_order_relaxed);
     }
-    return processors() - callers.load(std::memory_order_relaxed);
+    return std::min(most_at_once(), std::max(base::processors(), threads)) -
+           callers.load(std::memory_order_relaxed);
   }
 
  private:
@@ -381,7 +385,7 @@ void Crew::run_stage(const Steps& steps, bool backwards, Stay& stay, std::int32_
   }
   bool free = false;
   const int spare =
-      threads_ == 1 || work_total < kForkWork || parts == 1 ? 0 : stay.free_processors();
+      threads_ == 1 || work_total < kForkWork || parts == 1 ? 0 : stay.free_processors(threads_);
   if (spare <= 0 || !busy_.compare_exchange_strong(free, true, std::memory_order_acquire)) {
     for (std::uint32_t k = 0; k < steps.count(); ++k)
       steps.run(k, backwards, threads_, shared_status);

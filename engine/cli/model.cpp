@@ -222,7 +222,8 @@ std::string check_tolerance(const std::string& text) {
 void ModelOptions::add_to(CLI::App& command, bool with_model) {
   if (with_model) command.add_option("MODEL", model, "an .onnx or .hir file")->required();
   command.add_option("--device", device, "cpu, cuda, cuda:N, cuda-sim or reference");
-  command.add_option("--threads", threads, "worker threads; 0: all cores")->check(check_count);
+  command.add_option("--threads", threads, "worker threads; 0: one for each processor")
+      ->check(check_count);
   const std::string unused = with_model ? "" : " (not used: cases bring their inputs)";
   command
       .add_option("--pass", passes,

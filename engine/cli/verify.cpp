@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 
+#include "base/processors.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/verify_case.h"
 #include "heddle/error.h"
@@ -123,7 +123,7 @@ CaseOutcome outcome_of(const Child& child, int status) {
 std::vector<CaseOutcome> run_all(const std::vector<std::string>& cases,
                                  const VerifyOptions& options) {
   std::size_t jobs = static_cast<std::size_t>(options.jobs);
-  if (jobs == 0) jobs = std::max(1u, std::thread::hardware_concurrency());
+  if (jobs == 0) jobs = static_cast<std::size_t>(base::processors());
   std::vector<CaseOutcome> outcomes(cases.size());
   std::vector<Child> running;
   std::size_t next = 0;
@@ -220,7 +220,7 @@ void add_verify(CLI::App& app, int& exit_code) {
   options->model.add_to(*command, false);
   command->add_option("--rtol", options->rtol, "relative tolerance")->check(check_tolerance);
   command->add_option("--atol", options->atol, "absolute tolerance")->check(check_tolerance);
-  command->add_option("--jobs", options->jobs, "processes at once; 0: all cores")
+  command->add_option("--jobs", options->jobs, "processes at once; 0: one for each processor")
       ->check(check_count);
   command->add_flag("--json", options->json, "one JSON document on standard output");
   command->callback([options, &exit_code] { exit_code = verify(*options); });

@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 #include <utility>
 
 #include "base/hash.h"
+#include "base/processors.h"
 #include "heddle/error.h"
 #include "jit/compile_threads.h"
 #include "jit/cuda/library_product.h"
@@ -201,8 +201,7 @@ CudaCompiler::CudaCompiler(device::Device& device, CudaCompileOptions options)
       nvrtc_(options_.nvrtc_path, device.properties().driver_version),
       libraries_(device, options_.libraries) {
   options_.dump_folder = folder_of(options_.dump_folder);
-  if (options_.threads <= 0)
-    options_.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (options_.threads <= 0) options_.threads = base::processors();
 }
 
 struct CudaCompiler::Job {

@@ -73,12 +73,13 @@ set(HEDDLE_OPTIONS
 
 target_link_options(heddle_flags INTERFACE -Wl,--gc-sections -Wl,--as-needed)
 
-# mold links a binary that holds LLVM in a second; lld in a few; GNU ld in many.
+# mold links a binary that holds LLVM in a second; lld in a few; GNU ld in many. Without pages of their own for code, mold 1.10 lets what
+# is protected after relocation begin on a page before that of thread-local zeros, where the loader then refuses the binary.
 if(NOT CMAKE_EXE_LINKER_FLAGS MATCHES "-fuse-ld")
   find_program(HEDDLE_MOLD mold)
   find_program(HEDDLE_LLD NAMES ld.lld)
   if(HEDDLE_MOLD)
-    target_link_options(heddle_flags INTERFACE -fuse-ld=mold)
+    target_link_options(heddle_flags INTERFACE -fuse-ld=mold -Wl,-z,separate-code)
   elseif(HEDDLE_LLD)
     target_link_options(heddle_flags INTERFACE -fuse-ld=lld)
   endif()

@@ -64,7 +64,9 @@ using Donations = std::set<std::string>;
 /// what is set here wins.
 struct EngineOptions {
   Device device = Device::cpu();
-  int threads = 0;          ///< worker threads of one call; 0: HEDDLE_THREADS or all cores
+  /// Threads that work on one call, the caller's included. 0: HEDDLE_THREADS, or one for each processor that the process may run on,
+  /// but no more than its control groups leave it the time of.
+  int threads = 0;
   bool disk_cache = true;   ///< keep compiled kernels in cache_dir
   std::string cache_dir{};  ///< empty: HEDDLE_CACHE_DIR, else ~/.cache/heddle
   /// Where kernels are kept on disk: keep weights there too, as kernels read them (packed, transformed, folded), when they
