@@ -17,18 +17,15 @@ using Clock = std::chrono::steady_clock;
 /// Times of each step of a plan, in the order of the schedule.
 class StepClock {
  public:
-  explicit StepClock(const Unit& unit) : unit_(unit), times_(unit.schedule().record.steps.size()) {}
+  StepClock(const Unit& unit, Profile what)
+      : unit_(unit), what_(what), times_(unit.schedule().record.steps.size()) {}
 
   /// Runs the steps of one phase one by one. @return as RegionMachine::run().
   std::int32_t run(Frame& frame, scheduler::Executor& executor) {
     const BoundSteps& plan = frame.plan();
     for (std::size_t k = 0; k < plan.steps.size(); ++k) {
-      const scheduler::BoundStage alone{static_cast<std::uint32_t>(k), 1};
-      const auto start = Clock::now();
-      const std::int32_t status = executor.run(frame.steps(), {&alone, 1});
       Times& step = times_[plan.first_step + k];
-      step.microseconds.push_back(
-          std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+      const std::int32_t status = time_step(frame, executor, k, step);
       step.work = plan.steps[k].work;
       step.bytes = bytes_of(plan, plan.first_step + k);
       if (status != 0) return status;
@@ -41,20 +38,44 @@ class StepClock {
     const std::vector<std::string> names = names_of_kernels(record);
     std::vector<StepTime> steps;
     for (std::size_t k = 0; k < times_.size(); ++k) {
-      std::vector<double>& times = times_[k].microseconds;
-      const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-      std::nth_element(times.begin(), middle, times.end());
-      steps.push_back({k, names[record.steps[k].kernel], *middle, times_[k].bytes, times_[k].work});
+      steps.push_back({.step = k,
+                       .kernel = names[record.steps[k].kernel],
+                       .microseconds = median_of(times_[k].microseconds),
+                       .shared_microseconds = median_of(times_[k].shared),
+                       .bytes = times_[k].bytes,
+                       .work = times_[k].work});
     }
     return steps;
   }
 
  private:
   struct Times {
-    std::vector<double> microseconds;
+    std::vector<double> microseconds, shared;
     std::int64_t bytes = 0;
     std::int64_t work = 0;
   };
+
+  std::int32_t time_step(Frame& frame, scheduler::Executor& executor, std::size_t k, Times& times) {
+    if (what_ == Profile::Shares) {
+      const scheduler::ShareTimes shares = executor.run_shares(frame.steps()[k]);
+      times.microseconds.push_back(shares.all_us);
+      times.shared.push_back(shares.longest_us);
+      return shares.status;
+    }
+    const scheduler::BoundStage alone{static_cast<std::uint32_t>(k), 1};
+    const auto start = Clock::now();
+    const std::int32_t status = executor.run(frame.steps(), {&alone, 1});
+    times.microseconds.push_back(
+        std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+    return status;
+  }
+
+  static double median_of(std::vector<double>& times) {
+    if (times.empty()) return 0;
+    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+    std::nth_element(times.begin(), middle, times.end());
+    return *middle;
+  }
 
   /// Of all buffers that the step reads or writes, each once.
   static std::int64_t bytes_of(const BoundSteps& plan, std::size_t step) {
@@ -71,13 +92,14 @@ class StepClock {
   }
 
   const Unit& unit_;
+  Profile what_;
   std::vector<Times> times_;  ///< by step of the schedule
 };
 
 }  // namespace
 }  // namespace engine
 
-std::vector<StepTime> Engine::profile(std::span<const Tensor> inputs, int runs) {
+std::vector<StepTime> Engine::profile(std::span<const Tensor> inputs, int runs, Profile what) {
   if (impl_->options.device.kind() != Device::Kind::Cpu)
     throw DeviceError({.what = "profile",
                        .where = {},
@@ -91,7 +113,7 @@ std::vector<StepTime> Engine::profile(std::span<const Tensor> inputs, int runs) 
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
   const engine::BoundPlan& plan = impl_->plan_for(inputs);
   std::vector<Tensor> results = impl_->make_outputs(plan, nullptr);
-  engine::StepClock clock(*plan.unit);
+  engine::StepClock clock(*plan.unit, what);
   for (int run = 0; run < runs; ++run) {
     impl_->execute_with(plan, inputs, results, [&](engine::ExecutionContext& context) {
       return engine::run_phases(context.frame(), impl_->executor, [&](engine::Frame& frame) {

@@ -4,10 +4,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
+#include <queue>
 #include <tbb/info.h>
 #include <tbb/task_arena.h>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/processors.h"
 
@@ -400,6 +403,28 @@ void Crew::run_stage(const Steps& steps, bool backwards, Stay& stay, std::int32_
   if (*shared_status == 0) *shared_status = region_status.load();
 }
 
+/// When the last of `threads` threads would be done that begin at once: with what they own, a list each, and then with what others own.
+double longest_share(const std::vector<std::vector<double>>& own) {
+  using Thread = std::pair<double, std::size_t>;  // done at, number
+  std::priority_queue<Thread, std::vector<Thread>, std::greater<>> threads;
+  for (std::size_t k = 0; k < own.size(); ++k) threads.emplace(0, k);
+  std::vector<std::size_t> claimed(own.size(), 0);
+  double end = 0;
+  while (!threads.empty()) {
+    const auto [at, thread] = threads.top();
+    threads.pop();
+    for (std::size_t k = 0; k < own.size(); ++k) {
+      const std::size_t owner = (thread + k) % own.size();
+      if (claimed[owner] == own[owner].size()) continue;
+      const double done = at + own[owner][claimed[owner]++];
+      end = std::max(end, done);
+      threads.emplace(done, thread);
+      break;
+    }
+  }
+  return end;
+}
+
 }  // namespace
 
 struct Executor::Impl {
@@ -431,6 +456,35 @@ std::int32_t Executor::run(std::span<const BoundStep> steps, std::span<const Bou
     if (status != 0) return status;
   }
   return status;
+}
+
+ShareTimes Executor::run_shares(const BoundStep& step) {
+  using Clock = std::chrono::steady_clock;
+  ShareTimes times;
+  const auto timed = [&](const auto& run) {
+    const auto start = Clock::now();
+    run();
+    const double us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+    times.all_us += us;
+    return us;
+  };
+  const Steps steps(&step, {0, 1});
+  const std::int64_t parts = step.run_alone != nullptr ? 1 : steps.parts(0, threads());
+  if (step.run_alone != nullptr) {
+    times.longest_us = timed([&] { step.run_alone(step, *this, &times.status); });
+  } else if (threads() == 1 || parts == 1 || steps.work(0) < kForkWork) {
+    times.longest_us = timed([&] { steps.run(0, false, threads(), &times.status); });
+  } else {
+    std::vector<std::vector<double>> own(static_cast<std::size_t>(threads()));
+    for (int worker = 0; worker < threads(); ++worker) {
+      const PartRange range = own_parts(0, parts, worker, threads());
+      for (std::int64_t part = range.begin; part < range.end; ++part)
+        own[static_cast<std::size_t>(worker)].push_back(timed(
+            [&] { steps.run_part(0, part, parts, false, worker, threads(), &times.status); }));
+    }
+    times.longest_us = longest_share(own);
+  }
+  return times;
 }
 
 }  // namespace heddle::scheduler

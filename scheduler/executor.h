@@ -41,6 +41,14 @@ struct BoundStage {
   bool is_partial() const { return pieces > 1; }
 };
 
+/// What a step takes when its parts run one after another.
+struct ShareTimes {
+  double all_us = 0;  ///< all of them
+  double longest_us =
+      0;  ///< what the threads would take that shared them, but for what sharing costs
+  std::int32_t status = 0;
+};
+
 /// Iterations [begin, end).
 struct Iterations {
   std::int64_t begin = 0;
@@ -83,6 +91,9 @@ class Executor {
   /// before read last is still in the caches then.
   std::int32_t run(std::span<const BoundStep> steps, std::span<const BoundStage> stages,
                    bool backwards = false);
+  /// Runs a step as run() does, but all of its parts on the calling thread, and finds out which thread would have had which: what
+  /// threads() would take of it can be told where there are fewer processors.
+  ShareTimes run_shares(const BoundStep& step);
 
  private:
   struct Impl;

@@ -20,6 +20,7 @@ struct BenchOptions {
   ModelOptions model;
   int iterations = 100;
   bool steps = false;
+  bool shares = false;
   bool json = false;
 };
 
@@ -41,20 +42,22 @@ std::uint64_t rss_peak_bytes() {
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-/// Steps by their time, the longest first.
-std::vector<StepTime> longest_first(std::vector<StepTime> steps) {
-  std::ranges::stable_sort(steps, std::greater(), &StepTime::microseconds);
+/// Steps by one of their times, the longest first.
+std::vector<StepTime> longest_first(std::vector<StepTime> steps, double StepTime::* time) {
+  std::ranges::stable_sort(steps, std::greater(), time);
   return steps;
 }
 
 nlohmann::ordered_json steps_document(const std::vector<StepTime>& steps) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const StepTime& step : steps)
+  for (const StepTime& step : steps) {
     list.push_back({{"step", step.step},
                     {"kernel", step.kernel},
                     {"us", step.microseconds},
                     {"bytes", step.bytes},
                     {"work", step.work}});
+    if (step.shared_microseconds != 0) list.back()["shared_us"] = step.shared_microseconds;
+  }
   return list;
 }
 
@@ -70,6 +73,25 @@ std::string steps_text(const std::vector<StepTime>& steps) {
          fmt::format("{:.1f}", static_cast<double>(step.work) / step.microseconds / 1000),
          step.kernel});
   return table({"us", "share", "step", "GB/s", "Gop/s", "kernel"}, rows);
+}
+
+/// What threads would take of each step, and of all.
+std::string shares_text(const std::vector<StepTime>& steps) {
+  std::vector<Row> rows;
+  const auto add = [&](double all, double shared, std::string step, std::string kernel) {
+    rows.push_back({fmt::format("{:.1f}", shared), fmt::format("{:.1f}", all),
+                    fmt::format("{:.1f}", all / shared), std::move(step), std::move(kernel)});
+  };
+  double all = 0;
+  double shared = 0;
+  for (const StepTime& step : steps) {
+    all += step.microseconds;
+    shared += step.shared_microseconds;
+  }
+  add(all, shared, "all", "");
+  for (const StepTime& step : steps)
+    add(step.microseconds, step.shared_microseconds, std::to_string(step.step), step.kernel);
+  return table({"us shared", "us alone", "times", "step", "kernel"}, rows);
 }
 
 int bench(const BenchOptions& options) {
@@ -89,8 +111,11 @@ int bench(const BenchOptions& options) {
   std::sort(times.begin(), times.end());
   const EngineStats stats = model.engine->stats();
   std::vector<StepTime> steps;
-  if (options.steps)
-    steps = longest_first(model.engine->profile(model.inputs, std::min(options.iterations, 100)));
+  if (options.steps || options.shares)
+    steps =
+        longest_first(model.engine->profile(model.inputs, std::min(options.iterations, 100),
+                                            options.shares ? Profile::Shares : Profile::Steps),
+                      options.shares ? &StepTime::shared_microseconds : &StepTime::microseconds);
   nlohmann::ordered_json document{
       {"p50_us", percentile(times, 0.5)},
       {"p90_us", percentile(times, 0.9)},
@@ -105,7 +130,7 @@ int bench(const BenchOptions& options) {
       {"rss_peak_bytes", rss_peak_bytes()},
   };
   if (options.json) {
-    if (options.steps) document["steps"] = steps_document(steps);
+    if (!steps.empty()) document["steps"] = steps_document(steps);
     fmt::print("{}\n", document.dump(1));
     return 0;
   }
@@ -114,7 +139,7 @@ int bench(const BenchOptions& options) {
         value.is_number_float() ? fmt::format("{:.3f}", value.get<double>()) : value.dump();
     fmt::print("{:<18} {}\n", key, text);
   }
-  if (options.steps) fmt::print("\n{}", steps_text(steps));
+  if (!steps.empty()) fmt::print("\n{}", options.shares ? shares_text(steps) : steps_text(steps));
   return 0;
 }
 
@@ -133,6 +158,11 @@ void add_bench(CLI::App& app, int& exit_code) {
       });
   command->add_flag("--steps", options->steps,
                     "times of single steps too, run one after another on the CPU");
+  command
+      ->add_flag("--shares", options->shares,
+                 "what each of --threads would take of each step, found on one: how the model does "
+                 "on more processors")
+      ->excludes("--steps");
   command->add_flag("--json", options->json, "one JSON document on standard output");
   command->callback([options, &exit_code] { exit_code = bench(*options); });
 }

@@ -204,6 +204,21 @@ TEST_F(Command, BenchTellsTheTimesOfSteps) {
   EXPECT_THAT(text.out, HasSubstr(" relu_add\n"));
 }
 
+TEST_F(Command, BenchTellsWhatSharesTake) {
+  const std::string command = "bench " + model() + " --iterations 5 --threads 4 --shares";
+  const Ran ran = run(command + " --json");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const Json steps = Json::parse(ran.out)["steps"];
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_GT(steps[0]["shared_us"], 0);
+  EXPECT_LE(steps[0]["shared_us"], steps[0]["us"]);
+  const Ran text = run(command);
+  EXPECT_THAT(text.out, HasSubstr("us shared us alone times step kernel\n"));
+  EXPECT_THAT(text.out, HasSubstr(" all"));
+  EXPECT_THAT(text.out, HasSubstr(" relu_add\n"));
+  EXPECT_EQ(run(command + " --steps").code, 2);
+}
+
 TEST_F(Command, PlanAsText) {
   const Ran ran = run("plan " + model() + " --shape x=2x4");
   ASSERT_EQ(ran.code, 0) << ran.err;

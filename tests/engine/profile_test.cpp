@@ -50,6 +50,24 @@ TEST_F(Profile, TellsEachStepWithItsBytesAndWork) {
   EXPECT_EQ(engine.stats().runs, 3u + 20u + 1u);
 }
 
+/// The same results, and of each step what the longest of its threads' shares takes.
+TEST_F(Profile, TellsWhatSharesTake) {
+  const auto layer = [](const Tensor& x, const Tensor& w) { return softmax(matmul(x, w), -1); };
+  Engine engine(layer, {.threads = 8});
+  const std::vector<Tensor> inputs{Tensor::full(f32, {256, 64}, 0.5),
+                                   Tensor::full(f32, {64, 512}, 1)};
+  const std::vector<StepTime> steps = engine.profile(inputs, 5, heddle::Profile::Shares);
+  ASSERT_EQ(steps.size(), 2u);
+  for (const StepTime& step : steps) {
+    EXPECT_GT(step.shared_microseconds, 0);
+    EXPECT_LT(step.shared_microseconds, step.microseconds) << step.kernel;
+  }
+  EXPECT_EQ(engine.profile(inputs, 1)[0].shared_microseconds, 0);
+  Engine alone(layer, {.threads = 1});
+  for (const StepTime& step : alone.profile(inputs, 1, heddle::Profile::Shares))
+    EXPECT_EQ(step.shared_microseconds, step.microseconds);
+}
+
 /// The second phase is bound when the first has told its sizes.
 TEST_F(Profile, GoesThroughPhases) {
   Engine engine([](const Tensor& x) { return nonzero(x) * 2 + 1; }, {.threads = 1});

@@ -213,6 +213,24 @@ TEST(Executor, AStatusStopsTheStagesAfterIt) {
   EXPECT_EQ(values[0], 1);
 }
 
+TEST(Executor, SharesOfAStepAreAllOfItsIterations) {
+  for (const int threads : {1, 3, 16}) {
+    Executor executor(threads);
+    for (const std::int64_t extent : {0, 1, 5, 1000}) {
+      std::vector<int> values(1000, 0);
+      const Slice slice{&values, 0};
+      const scheduler::ShareTimes times = executor.run_shares(step_over(slice, extent, kBig));
+      EXPECT_EQ(times.status, 0);
+      EXPECT_LE(times.longest_us, times.all_us);
+      for (std::int64_t k = 0; k < 1000; ++k)
+        EXPECT_EQ(values[static_cast<std::size_t>(k)], k < extent ? 1 : 0);
+    }
+  }
+  std::vector<int> values(1000, 0);
+  const Slice bad{&values, 0, 3};
+  EXPECT_EQ(Executor(4).run_shares(step_over(bad, 100, kBig)).status, 7);
+}
+
 TEST(Executor, ManyCallersAtOnce) {
   Executor executor(3);
   std::vector<std::thread> callers;

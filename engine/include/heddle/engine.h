@@ -210,12 +210,20 @@ struct RunEvent {
   friend bool operator==(const RunEvent&, const RunEvent&) = default;
 };
 
+/// What Engine::profile() times.
+enum class Profile : std::uint8_t {
+  Steps,   ///< each step, on as many threads as it runs on
+  Shares,  ///< the parts of each step that threads share, all on the calling thread: how a model does on more processors than there are
+};
+
 /// What one step of a run takes when the steps run one after another.
 struct StepTime {
   std::size_t step = 0;  ///< as in RunEvent and in the plan
   std::string kernel;
   double microseconds = 0;  ///< the median over the runs
-  std::int64_t bytes = 0;   ///< of the buffers that it reads and writes, each once
+  /// Of Profile::Shares: what the engine's threads would take, each on a processor of its own, but for what it costs to share; else 0.
+  double shared_microseconds = 0;
+  std::int64_t bytes = 0;  ///< of the buffers that it reads and writes, each once
   std::int64_t work =
       0;  ///< scalar operations, as schedules estimate them: a multiply-add counts as 1 or 2
 };
@@ -384,7 +392,8 @@ class HEDDLE_API Engine {
   /// Runs on `inputs` as often as `runs` says, one step after another, and tells what each step takes. Steps that run()
   /// runs together are timed apart; what the runs before it compiled or cached is not in it, so call it when warm.
   /// @throws DeviceError on other devices than the CPU, whose own tools tell times; ArgumentError for runs below 1; what run() throws.
-  std::vector<StepTime> profile(std::span<const Tensor> inputs, int runs = 20);
+  std::vector<StepTime> profile(std::span<const Tensor> inputs, int runs = 20,
+                                Profile what = Profile::Steps);
 
   /// The caller's memory on the engine's CUDA device and in its context, row-major, no copy. `deleter` is called
   /// once when the last handle is gone and no queued work of an engine uses it.
