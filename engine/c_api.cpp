@@ -64,6 +64,7 @@ hd::EngineOptions to_options(const heddle_options* given) {
   options.threads = given->threads;
   options.disk_cache = given->no_disk_cache == 0;
   if (given->cache_dir != nullptr) options.cache_dir = given->cache_dir;
+  if (given->cpu != nullptr) options.cpu = given->cpu;
   if (given->donate_count != 0) check_not_null("heddle_options.donate", given->donate);
   for (std::size_t k = 0; k < given->donate_count; ++k) {
     check_not_null("heddle_options.donate", given->donate[k]);

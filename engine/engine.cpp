@@ -30,11 +30,14 @@ using engine::Executable;
 namespace {
 
 std::unique_ptr<jit::CompileService> make_compiler(const EngineOptions& options) {
-  if (options.cache_dir.empty() && options.disk_cache && options.dump_dir.empty()) return nullptr;
+  if (options.cache_dir.empty() && options.disk_cache && options.dump_dir.empty() &&
+      options.cpu.empty())
+    return nullptr;
   jit::CompileOptions compile;
   compile.cache_folder = options.cache_dir;
   compile.disk_cache = options.disk_cache;
   compile.dump_folder = options.dump_dir;
+  compile.cpu = options.cpu;
   return std::make_unique<jit::CompileService>(std::move(compile));
 }
 

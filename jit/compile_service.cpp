@@ -76,8 +76,10 @@ struct CompileService::State {
     if (options.dump_folder.empty()) options.dump_folder = environment("HEDDLE_DUMP_DIR");
     if (options.disk_cache) cache.emplace(options.cache_folder, options.max_cache_bytes);
 #if HEDDLE_WITH_LLVM
-    target =
-        cpu::host_target(options.vector_bytes, options.amx && environment("HEDDLE_AMX") != "0");
+    const bool amx = options.amx && environment("HEDDLE_AMX") != "0";
+    if (options.cpu.empty()) options.cpu = environment("HEDDLE_CPU");
+    target = options.cpu.empty() ? cpu::host_target(options.vector_bytes, amx)
+                                 : cpu::named_target(options.cpu, options.vector_bytes, amx);
     key_prefix = "heddle kernel\n" + cpu::codegen_version() + "\n" + target.key() + "\n";
 #endif
     if (cache && options.keep_constants && !cache->folder().empty())

@@ -44,7 +44,9 @@ struct CompileOptions {
   std::uint64_t max_constant_bytes = std::uint64_t{4} << 30;
   /// Threads that execute submit(); 0: one for each processor, four at most.
   unsigned threads = 0;
-  /// Bytes of the vectors that code is made for; 0: the host's.
+  /// The processor that code is made for, by LLVM's name; empty: $HEDDLE_CPU, or the host.
+  std::string cpu;
+  /// Bytes of the vectors that code is made for; 0: that processor's.
   std::int64_t vector_bytes = 0;
   /// Whether code may take AMX's registers, where the processor has them and the system lets the process; $HEDDLE_AMX=0: it may not.
   bool amx = true;

@@ -27,6 +27,7 @@ struct ModelOptions {
   std::string model;
   std::string device = "cpu";
   int threads = 0;
+  std::string cpu;
   std::vector<std::string> shapes;  ///< NAME=1x128
   std::vector<std::string> inputs;  ///< NAME=FILE
   std::vector<std::string> donate;  ///< NAME

@@ -224,6 +224,9 @@ void ModelOptions::add_to(CLI::App& command, bool with_model) {
   command.add_option("--device", device, "cpu, cuda, cuda:N, cuda-sim or reference");
   command.add_option("--threads", threads, "worker threads; 0: one for each processor")
       ->check(check_count);
+  command.add_option(
+      "--cpu", cpu,
+      "the processor that kernels are made for, by LLVM's name: x86-64-v4; else this one");
   const std::string unused = with_model ? "" : " (not used: cases bring their inputs)";
   command
       .add_option("--pass", passes,
@@ -243,6 +246,7 @@ EngineOptions ModelOptions::engine_options() const {
   result.donate.insert(donate.begin(), donate.end());
   result.device = Device::parse(device);
   result.threads = threads;
+  result.cpu = cpu;
   for (const std::string& name : passes) result.passes.push_back({.name = name});
   return result;
 }

@@ -30,6 +30,8 @@ constexpr std::int64_t kNearLanes = 8;
 constexpr std::int64_t kJammedRows = 4;
 /// Lanes of a tile when the loop inside it is serial.
 constexpr std::int64_t kLaneTile = 256;
+/// The least of it where many threads share the loop.
+constexpr std::int64_t kLeastLaneTile = 64;
 /// Tiles that keep a large device busy.
 constexpr std::int64_t kBusyTiles = 132;
 
@@ -350,9 +352,20 @@ std::int64_t loaded_bytes(const Nest& nest, const Block& body, Symbol axis) {
   return most;
 }
 
+/// The longest that leaves each of many threads two, as far as sizes tell: longer runs of memory come faster.
+std::int64_t shared_lane_tile(const SymExpr& rows, const SymExpr& columns, int threads) {
+  const std::int64_t count = rows.is_constant() ? rows.constant() : 1;
+  std::int64_t tile = kLaneTile;
+  while (tile > kLeastLaneTile && columns.is_constant() &&
+         count * ((columns.constant() + tile - 1) / tile) < 2 * std::int64_t{threads})
+    tile /= 2;
+  return tile;
+}
+
 /// Lanes of a tile. CUDA's threads take several neighbours of elements smaller than a word, where enough tiles are left.
 std::int64_t lane_tile(NestBuilder& builder, const Block& body, const SymExpr& rows,
                        const AxisRun& inner, const LowerOptions& options) {
+  if (has_many_threads(options)) return shared_lane_tile(rows, inner.extent, options.threads);
   if (options.target != LowerOptions::Target::Cuda || !rows.is_constant() ||
       !inner.extent.is_constant())
     return kLaneTile;

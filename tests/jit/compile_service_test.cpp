@@ -94,6 +94,27 @@ TEST_F(CompileServiceTest, AnotherProcessWouldLoadFromDisk) {
   EXPECT_EQ(other.counters().compiled, other.vector_bytes() == service.vector_bytes() ? 0u : 1u);
 }
 
+/// Kernels for a processor by name are those of any machine that has its instructions.
+TEST_F(CompileServiceTest, KernelsOfANamedProcessorHaveItsKey) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "processors by name are those of x86-64";
+#endif
+  CompileOptions named = options();
+  named.cpu = "x86-64-v2";
+  CompileService first(named);
+  EXPECT_EQ(first.vector_bytes(), 16);
+  EXPECT_NE(first.code_key().find("\nx86-64-v2 "), std::string::npos) << first.code_key();
+  EXPECT_EQ(call(*first.compile(constant_nest(7))), 7);
+  CompileService again(named);
+  EXPECT_EQ(call(*again.compile(constant_nest(7))), 7);
+  EXPECT_EQ(again.counters().disk_hits, 1u);
+  CompileService host(options());
+  EXPECT_EQ(call(*host.compile(constant_nest(7))), 7);
+  EXPECT_EQ(host.counters().compiled, 1u);
+  named.cpu = "no such";
+  EXPECT_THROW(CompileService{named}, OptionError);
+}
+
 TEST_F(CompileServiceTest, AnObjectThatDoesNotLinkIsCompiledAnew) {
   CompileService(options()).compile(constant_nest(6));
   ASSERT_EQ(files(), 1u);

@@ -163,6 +163,17 @@ TEST(OneDnnCut, ManyThreadsShareASmallImage) {
   EXPECT_EQ(parts({1, 7, 512, 512}, Algorithm::Windows, 1), 3) << "without its channels";
 }
 
+/// Steps that follow one another run in pieces of them.
+TEST(OneDnnCut, LargeImagesHaveManySlices) {
+  for (const int threads : {2, 3, 16}) {
+    const Cut cut =
+        cut_of(CutCase{1, 400, 16, 16}.problem(), Algorithm::Windows, threads, false, 1);
+    EXPECT_GE(cut.slices, 32) << threads << " threads";
+    EXPECT_EQ(cut.slices % threads, 0) << threads << " threads";
+    EXPECT_EQ(cut.columns, 1);
+  }
+}
+
 /// Images that threads do not share evenly are cut by themselves.
 TEST(OneDnnCut, ManyThreadsShareFewImages) {
   const Cut four = cut_of(CutCase{4, 56, 64, 64}.problem(), Algorithm::Windows, 16, false, 2);

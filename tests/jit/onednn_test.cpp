@@ -303,7 +303,7 @@ TEST(OneDnn, PartsOfManyWeightsAreByChannels) {
   EXPECT_EQ(cut(14, 2).slices, 1);
   EXPECT_EQ(cut(14, 1).columns, 1);
   EXPECT_EQ(cut(112, 2).columns, 1) << "tiles outweigh weights";
-  EXPECT_EQ(cut(112, 2).slices, 2);
+  EXPECT_EQ(cut(112, 2).slices % 2, 0);
 }
 
 /// The library adds up in an order that depends on how long a row is.

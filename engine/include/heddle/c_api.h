@@ -62,6 +62,7 @@ typedef struct heddle_options {
   size_t memory_cap; /* bytes that may be held in the memory of the device, by all engines on it */
   size_t
       pinned_memory_cap; /* the same of the host's memory that a CUDA device copies from and to */
+  const char* cpu;       /* the processor that kernels are made for, by LLVM's name: "x86-64-v4" */
 } heddle_options;
 HEDDLE_C_API void heddle_options_init(heddle_options* options);
 

@@ -27,10 +27,6 @@
 #include <llvm/Transforms/Utils/Cloning.h>
 #include <map>
 #include <mutex>
-#if defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 #include "heddle/error.h"
 #include "jit/cpu/llvm/math_library.h"
@@ -169,51 +165,7 @@ std::string emit_file(llvm::Module& module, llvm::TargetMachine& machine,
   return std::string(bytes.str());
 }
 
-/// A process has AMX's registers when it asks for them, once, and the system has room for them wherever a signal may come.
-bool may_use_amx() {
-#if defined(__linux__) && defined(__x86_64__)
-  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM of asm/prctl.h
-  constexpr int kTileData = 18;
-  static const bool is_granted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-  return is_granted;
-#else
-  return false;
-#endif
-}
-
 }  // namespace
-
-bool has_feature(const CodegenTarget& target, std::string_view feature) {
-  const std::string wanted = ",+" + std::string(feature) + ",";
-  return ("," + target.features + ",").find(wanted) != std::string::npos;
-}
-
-std::string CodegenTarget::key() const {
-  return cpu + " " + features + " " + std::to_string(vector_bytes);
-}
-
-CodegenTarget host_target(std::int64_t vector_bytes, bool amx) {
-  CodegenTarget target;
-  target.cpu = llvm::sys::getHostCPUName().str();
-  std::vector<std::string> features;
-  const auto host = llvm::sys::getHostCPUFeatures();
-  constexpr std::int64_t kVectorBytesOfAmx = 64;
-  amx = amx && (vector_bytes == 0 || vector_bytes == kVectorBytesOfAmx) &&
-        host.lookup("amx-tile") && may_use_amx();
-  for (const auto& feature : host) {
-    const bool is_there = feature.second && (amx || !feature.first().starts_with("amx"));
-    features.push_back((is_there ? "+" : "-") + feature.first().str());
-  }
-  std::sort(features.begin(), features.end());
-  for (const std::string& feature : features)
-    target.features += (target.features.empty() ? "" : ",") + feature;
-  const auto has = [&](const char* name) { return host.lookup(name); };
-  std::int64_t widest = 16;
-  if (has("avx2") && has("fma")) widest = 32;
-  if (has("avx512f") && has("avx512vl") && has("avx512bw") && has("avx512dq")) widest = 64;
-  target.vector_bytes = vector_bytes == 0 ? widest : std::min(widest, vector_bytes);
-  return target;
-}
 
 std::string codegen_version() {
   return std::string("llvm ") + LLVM_VERSION_STRING + " emitter " + kEmitterSources;

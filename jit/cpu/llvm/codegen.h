@@ -25,6 +25,11 @@ struct CodegenTarget {
 ///             ends
 CodegenTarget host_target(std::int64_t vector_bytes = 0, bool amx = true);
 
+/// A processor that LLVM calls `name` (x86-64-v3, znver4, …), whose instructions the host has: the same code on all hosts that have them. What
+/// virtual machines hide and code for tensors never has is left out.
+/// @throws OptionError: LLVM knows none of that name, or the host lacks an instruction set of it
+CodegenTarget named_target(const std::string& name, std::int64_t vector_bytes = 0, bool amx = true);
+
 /// Whether the target has an instruction set of LLVM's name `feature`.
 bool has_feature(const CodegenTarget& target, std::string_view feature);
 /// Whether one instruction of the target's vectors multiplies pairs of bf16.

@@ -70,15 +70,18 @@ struct Axis {
   }
 };
 
+bool is_large(const Problem& problem) {
+  return std::max(elements_of(problem.x), elements_of(problem.result)) > kLargeElements;
+}
+
 /// Parts along the axis alone.
 Cut cut_along(const Axis& axis, const Problem& problem, int threads, bool resident) {
   std::int64_t wanted = axis.is_row ? 1 : threads;
-  const std::int64_t elements = std::max(elements_of(problem.x), elements_of(problem.result));
-  const bool is_large = elements > kLargeElements;
-  if (resident || is_large) {
+  if (resident || is_large(problem)) {
     // Each part reads all weights again.
+    const std::int64_t elements = std::max(elements_of(problem.x), elements_of(problem.result));
     const std::int64_t weights = std::max<std::int64_t>(1, elements_of(problem.weights));
-    const std::int64_t each = is_large ? kChainElements : kResidentElements;
+    const std::int64_t each = is_large(problem) ? kChainElements : kResidentElements;
     const std::int64_t whole = std::max<std::int64_t>(1, elements / std::max(each, weights));
     wanted = slices_for(whole, wanted) * wanted;
   }
@@ -147,6 +150,8 @@ Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool reside
   const Axis whole(problem, algorithm);
   Cut best = cut_along(whole, problem, threads, resident);
   if (threads == 1 || !problem.channels_last || best.changes_sums) return best;
+  // Slices of large images are pieces of chains of steps.
+  if (is_large(problem) && best.slices % threads == 0) return best;
   const CostOfParts cost(problem, algorithm, std::max<std::int64_t>(1, panels), threads);
   std::int64_t least = cost(best);
   const auto try_all = [&](const Axis& axis, std::int64_t images) {
