@@ -21,6 +21,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/boxed.h"
 #include "base/hash.h"
 #include "base/symexpr.h"
 #include "ir/scalar.h"
@@ -250,8 +251,8 @@ struct TileOperand {
   SymExpr base;
   SymExpr row_stride;
   SymExpr column_stride;
-  std::optional<Windows> windows{};
-  std::optional<Dequantised> dequantised{};
+  base::Boxed<Windows> windows{};
+  base::Boxed<Dequantised> dequantised{};
 };
 
 /// acc[m, n] = (accumulate ? acc[m, n] : 0) + sum over k of a(m, k) * b(k, n), for m < rows, n < columns.

@@ -91,7 +91,7 @@ class ProductNest {
   }
 
   /// What the bytes of dequantised_matmul, or the numbers of packed_bits_matmul's one panel, stand for.
-  std::optional<Dequantised> dequantised() {
+  base::Boxed<Dequantised> dequantised() {
     if (ctx_.node().op_name() != "dequantised_matmul" && !in_words()) return std::nullopt;
     Dequantised made{.dtype = ctx_.node().output().dtype,
                      .scale = part(2),
