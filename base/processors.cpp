@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <sched.h>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -31,6 +32,21 @@ struct Mount {
   fs::path root, place;
 };
 
+/// A field of mountinfo, in which blanks and backslashes are written \\ooo, in octal digits.
+std::string unescaped(const std::string& field) {
+  std::string text;
+  for (std::size_t k = 0; k < field.size(); ++k) {
+    const std::string_view digits = std::string_view(field).substr(k + 1, 3);
+    const bool escapes = field[k] == '\\' && digits.size() == 3 &&
+                         digits.find_first_not_of("01234567") == std::string_view::npos;
+    text.push_back(escapes ? static_cast<char>((digits[0] - '0') * 64 + (digits[1] - '0') * 8 +
+                                               (digits[2] - '0'))
+                           : field[k]);
+    if (escapes) k += digits.size();
+  }
+  return text;
+}
+
 /// Lines of mountinfo: id, parent, device, root, place, options, …, "-", type, source, options.
 std::vector<Mount> mounts_of(const fs::path& root) {
   std::vector<Mount> mounts;
@@ -44,7 +60,7 @@ std::vector<Mount> mounts_of(const fs::path& root) {
     before >> skipped >> skipped >> skipped >> from >> place;
     after >> type >> skipped >> options;
     if (type == "cgroup2" || (type == "cgroup" && lists(options, "cpu")))
-      mounts.push_back({type == "cgroup2", from, place});
+      mounts.push_back({type == "cgroup2", unescaped(from), unescaped(place)});
   }
   return mounts;
 }
@@ -99,9 +115,24 @@ std::optional<double> processor_quota(const fs::path& root) {
   return least;
 }
 
+int allowed_processors() {
+#if defined(__linux__)
+  constexpr int kMost = 1 << 16;
+  for (int size = 1024; size <= kMost; size *= 2) {
+    cpu_set_t* set = CPU_ALLOC(size);
+    const std::size_t bytes = CPU_ALLOC_SIZE(size);
+    const bool is_known = sched_getaffinity(0, bytes, set) == 0;
+    const int count = is_known ? CPU_COUNT_S(bytes, set) : 0;
+    CPU_FREE(set);
+    if (count > 0) return count;
+  }
+#endif
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
 int processors() {
   static const int count = [] {
-    const int allowed = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    const int allowed = allowed_processors();
     const std::optional<double> quota = processor_quota();
     if (!quota) return allowed;
     return std::clamp(static_cast<int>(std::min(std::ceil(*quota), 1e6)), 1, allowed);

@@ -155,6 +155,7 @@ class CachedObjects final : public cpu::ObjectStore {
   void store(const std::string& key, const std::string& object) override {
     cache_.store(key, object);
   }
+  std::string place() const override { return cache_.folder(); }
 
  private:
   KernelCache& cache_;

@@ -443,8 +443,20 @@ Executor::~Executor() = default;
 
 int Executor::threads() const { return impl_->crew->threads(); }
 
+namespace {
+
+/// While run_shares() runs a step that runs plans of its own: whose it is, and what the steps in it took.
+struct Nested {
+  const Executor* executor = nullptr;
+  ShareTimes times;
+};
+thread_local Nested* nested = nullptr;
+
+}  // namespace
+
 std::int32_t Executor::run(std::span<const BoundStep> steps, std::span<const BoundStage> stages,
                            bool backwards) {
+  if (nested != nullptr && nested->executor == this) return run_shares(steps, stages);
   std::int32_t status = 0;
   Stay stay;
   for (const BoundStage& stage : stages) {
@@ -456,6 +468,20 @@ std::int32_t Executor::run(std::span<const BoundStep> steps, std::span<const Bou
     if (status != 0) return status;
   }
   return status;
+}
+
+std::int32_t Executor::run_shares(std::span<const BoundStep> steps,
+                                  std::span<const BoundStage> stages) {
+  Nested& sums = *nested;
+  std::uint32_t done = 0;  // pieces of a chain are of steps that were run whole
+  for (const BoundStage& stage : stages)
+    for (; done < stage.first + stage.count; ++done) {
+      const ShareTimes times = run_shares(steps[done]);
+      sums.times.all_us += times.all_us;
+      sums.times.longest_us += times.longest_us;
+      if (times.status != 0) return times.status;
+    }
+  return 0;
 }
 
 ShareTimes Executor::run_shares(const BoundStep& step) {
@@ -471,7 +497,11 @@ ShareTimes Executor::run_shares(const BoundStep& step) {
   const Steps steps(&step, {0, 1});
   const std::int64_t parts = step.run_alone != nullptr ? 1 : steps.parts(0, threads());
   if (step.run_alone != nullptr) {
+    Nested inside{this, {}};
+    Nested* const around = std::exchange(nested, &inside);
     times.longest_us = timed([&] { step.run_alone(step, *this, &times.status); });
+    nested = around;
+    times.longest_us += inside.times.longest_us - inside.times.all_us;
   } else if (threads() == 1 || parts == 1 || steps.work(0) < kForkWork) {
     times.longest_us = timed([&] { steps.run(0, false, threads(), &times.status); });
   } else {

@@ -85,7 +85,8 @@ class Executor {
   int threads() const;
   /// Runs the stages one after another. A stage whose work is below the cost of a fork runs inline on the
   /// calling thread. Allocates nothing. Any number of threads may call it at once: a call that finds the
-  /// workers busy runs inline, and so does one while callers, of any executor, are at work on every processor.
+  /// workers busy runs inline, and so does one while callers, of any executor, are at work on every processor that the process has the time
+  /// of, or on as many as threads().
   /// @return the first status word that is not 0, else 0.
   /// `backwards`: reversible steps begin with their last iterations, as every other turn of a loop does: what the turn
   /// before read last is still in the caches then.
@@ -96,6 +97,8 @@ class Executor {
   ShareTimes run_shares(const BoundStep& step);
 
  private:
+  std::int32_t run_shares(std::span<const BoundStep> steps, std::span<const BoundStage> stages);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

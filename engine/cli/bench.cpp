@@ -80,7 +80,8 @@ std::string shares_text(const std::vector<StepTime>& steps) {
   std::vector<Row> rows;
   const auto add = [&](double all, double shared, std::string step, std::string kernel) {
     rows.push_back({fmt::format("{:.1f}", shared), fmt::format("{:.1f}", all),
-                    fmt::format("{:.1f}", all / shared), std::move(step), std::move(kernel)});
+                    fmt::format("{:.1f}", shared == 0 ? 1 : all / shared), std::move(step),
+                    std::move(kernel)});
   };
   double all = 0;
   double shared = 0;
@@ -130,7 +131,7 @@ int bench(const BenchOptions& options) {
       {"rss_peak_bytes", rss_peak_bytes()},
   };
   if (options.json) {
-    if (!steps.empty()) document["steps"] = steps_document(steps);
+    if (options.steps || options.shares) document["steps"] = steps_document(steps);
     fmt::print("{}\n", document.dump(1));
     return 0;
   }
@@ -139,7 +140,8 @@ int bench(const BenchOptions& options) {
         value.is_number_float() ? fmt::format("{:.3f}", value.get<double>()) : value.dump();
     fmt::print("{:<18} {}\n", key, text);
   }
-  if (!steps.empty()) fmt::print("\n{}", options.shares ? shares_text(steps) : steps_text(steps));
+  if (options.steps || options.shares)
+    fmt::print("\n{}", options.shares ? shares_text(steps) : steps_text(steps));
   return 0;
 }
 

@@ -3,7 +3,10 @@
 
 #include <fstream>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <string>
+#include <thread>
+#include <unistd.h>
 
 namespace heddle::base {
 namespace {
@@ -14,7 +17,7 @@ class ProcessorQuota : public ::testing::Test {
  protected:
   void SetUp() override {
     root_ = fs::temp_directory_path() /
-            ("heddle_processors_" +
+            ("heddle_processors_" + std::to_string(getpid()) +
              std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
     fs::remove_all(root_);
   }
@@ -86,7 +89,36 @@ TEST_F(ProcessorQuota, OfVersionOne) {
   EXPECT_EQ(processor_quota(root_), 0.5);
 }
 
-TEST_F(ProcessorQuota, LeavesOneProcessorAtLeast) { EXPECT_GE(processors(), 1); }
+/// Names of units hold backslashes, and places blanks, which mountinfo writes in octal digits.
+TEST_F(ProcessorQuota, OfPlacesWithBlanksAndBackslashes) {
+  write("proc/self/mountinfo",
+        "31 22 0:26 /a\\134x2db.slice /mnt/my\\040groups rw - cgroup2 cgroup2 rw\n");
+  write("proc/self/cgroup", "0::/a\\x2db.slice/server:1\n");
+  write("mnt/my groups/server:1/cpu.max", "200000 100000\n");
+  EXPECT_EQ(processor_quota(root_), 2);
+}
+
+TEST_F(ProcessorQuota, OfAContainerOfVersionOneThatSeesItsGroupAlone) {
+  write("proc/self/mountinfo",
+        "33 31 0:31 /docker/1 /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n");
+  write("proc/self/cgroup", "2:cpu:/docker/1\n");
+  write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "300000\n");
+  write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(processor_quota(root_), 3);
+}
+
+TEST(Processors, AreThoseOfTheAffinity) {
+  EXPECT_GE(processors(), 1);
+  EXPECT_LE(processors(), allowed_processors());
+  int alone = 0;
+  std::thread([&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(sched_getcpu()), &one);
+    if (sched_setaffinity(0, sizeof one, &one) == 0) alone = allowed_processors();
+  }).join();
+  EXPECT_EQ(alone, 1);
+}
 
 }  // namespace
 }  // namespace heddle::base

@@ -219,6 +219,13 @@ TEST_F(Command, BenchTellsWhatSharesTake) {
   EXPECT_EQ(run(command + " --steps").code, 2);
 }
 
+TEST_F(Command, KernelsForAProcessorByName) {
+  const Ran ran = run("run " + model() + " --cpu z80");
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.err, HasSubstr("EngineOptions::cpu, or HEDDLE_CPU"));
+  EXPECT_THAT(ran.err, HasSubstr("got z80"));
+}
+
 TEST_F(Command, PlanAsText) {
   const Ran ran = run("plan " + model() + " --shape x=2x4");
   ASSERT_EQ(ran.code, 0) << ran.err;

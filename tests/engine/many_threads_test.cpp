@@ -54,6 +54,35 @@ std::vector<Shared> shared_cases() {
        [w = weights({40, 32, 3, 3})](const auto& in) {
          return hd::relu(hd::conv(in[0], w, {}, {1, 1}, {1, 1}, {1, 1}));
        }},
+      {"convolutions with a residual",
+       {{1, 128, 7, 7}},
+       [w = weights({128, 128, 3, 3})](const auto& in) {
+         const hd::Tensor h = hd::relu(in[0] * 2.0f);
+         return hd::relu(hd::relu(hd::conv(h, w, {}, {1, 1}, {1, 1}, {1, 1})) + h);
+       }},
+      {"convolutions of groups",
+       {{2, 96, 9, 9}},
+       [w = weights({144, 32, 3, 3})](const auto& in) {
+         return hd::conv(in[0], w, {}, {2, 1}, {1, 1}, {1, 1}, 3);
+       }},
+      {"rows of convolutions",
+       {{1, 64, 100}},
+       [w = weights({128, 64, 3})](const auto& in) {
+         return hd::conv(in[0], w, {}, {1}, {1}, {1});
+       }},
+      {"volumes of convolutions",
+       {{1, 16, 5, 6, 7}},
+       [w = weights({64, 16, 3, 3, 3})](const auto& in) {
+         return hd::conv(in[0], w, {}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1});
+       }},
+      {"large matrices on the right",
+       {{40, 1024}, {1024, 600}},
+       [](const auto& in) { return hd::matmul(in[0], in[1]); }},
+      {"products of 16 bits",
+       {{49, 96}},
+       [w = weights({96, 200})](const auto& in) {
+         return hd::cast(hd::matmul(hd::cast(in[0], hd::bf16), hd::cast(w, hd::bf16)), hd::f32);
+       }},
   };
 }
 

@@ -117,9 +117,14 @@ class MemoryStore final : public cpu::ObjectStore {
     return found == objects.end() ? std::nullopt : std::optional(found->second);
   }
   void store(const std::string& key, const std::string& object) override { objects[key] = object; }
+  std::string place() const override { return place_; }
 
   std::map<std::string, std::string> objects;
   int asked = 0;
+
+ private:
+  static inline int count_ = 0;
+  std::string place_ = std::to_string(++count_);
 };
 
 void find_and_store(const cpu::CodegenTarget& target) {
@@ -161,6 +166,29 @@ TEST(MathLibraryDeathTest, FunctionsComeFromTheStoreOrGoThere) {
     std::exit(HasFailure() ? 1 : 0);
   };
   EXPECT_EXIT(check(), ::testing::ExitedWithCode(0), "");
+}
+
+/// Functions of one name for several processors are several; and what an engine of another folder has linked before is in each folder.
+TEST(MathLibrary, EachTargetHasItsOwnInEachStore) {
+  if (cpu::host_target(32).vector_bytes < 32) GTEST_SKIP() << "the processor has no AVX2";
+  std::vector<float> x(100);
+  for (std::size_t k = 0; k < x.size(); ++k) x[k] = 0.01f * static_cast<float>(k + 1);
+  std::vector<std::vector<float>> results;
+  for (const char* name : {"x86-64-v3", "haswell", "x86-64-v3"}) {
+    const cpu::CodegenTarget target = cpu::named_target(name);
+    const std::string object =
+        cpu::compile_object(chain_nest(ScalarOp::Log1p, ScalarOp::Tanh, 100), target);
+    MemoryStore store;
+    const cpu::LoadedObject code = cpu::load_object(object, target, &store);
+    EXPECT_GE(store.objects.size(), 2u) << name;
+    for (const auto& [key, function] : store.objects)
+      EXPECT_NE(key.find(target.key()), std::string::npos) << key;
+    void* buffers[] = {x.data(), results.emplace_back(x.size(), -7.0f).data()};
+    std::int32_t status = 0;
+    code.entry(buffers, nullptr, 0, 1, nullptr, &status);
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
 }
 
 /// Threads that link kernels with a function in common run it when each has linked its own: none may find the function's code half

@@ -77,10 +77,13 @@ class ObjectStore {
   virtual ~ObjectStore() = default;
   virtual std::optional<std::string> find(const std::string& key) = 0;
   virtual void store(const std::string& key, const std::string& object) = 0;
+  /// Tells its objects' place from that of other stores.
+  virtual std::string place() const = 0;
 };
 
 /// Links an object from compile_object() for `target` into the process, and before it those functions of the vector
-/// math library that it is the first to call: found in `store` if there is one, else compiled and left there.
+/// math library that it is the first to call of those for that target: found in `store` if there is one, else compiled. All that it calls are
+/// in `store` then.
 /// @throws CompileError when it does not link.
 LoadedObject load_object(const std::string& object, const CodegenTarget& target,
                          ObjectStore* store = nullptr);

@@ -9,7 +9,10 @@
 #include <llvm/Support/MemoryBuffer.h>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "heddle/error.h"
 #include "jit/cpu/llvm/codegen.h"
@@ -58,7 +61,9 @@ class Linker {
   }
 
   LoadedObject load(const std::string& object, const CodegenTarget& target, ObjectStore* store) {
-    for (const std::string& symbol : math_symbols(object)) require_math(symbol, target, store);
+    Math& math = math_for(target);
+    for (const std::string& symbol : math_symbols(object))
+      require_math(math, symbol, target, store);
     orc::JITDylib& library =
         session_.createBareJITDylib("kernel" + std::to_string(next_.fetch_add(1)));
     std::shared_ptr<const void> code(&library, [this](const void* p) {
@@ -66,6 +71,7 @@ class Linker {
       llvm::consumeError(session_.removeJITDylib(*dylib));
     });
     library.addToLinkOrder(*runtime_);
+    library.addToLinkOrder(*math.library);
     auto bytes = llvm::MemoryBuffer::getMemBufferCopy(object, library.getName());
     if (auto error = layer_.add(library, std::move(bytes))) fail(std::move(error));
     const auto symbol = value_of(
@@ -86,31 +92,66 @@ class Linker {
     llvm::cantFail(runtime_->define(orc::absoluteSymbols(std::move(symbols))));
   }
 
+  /// A function of the math library that is there.
+  struct MathCode {
+    std::string object;
+    std::set<std::string> places;  ///< stores that have it
+    bool runs = false;             ///< it can be run already
+  };
+  /// The functions for one target: others of the same names may pass vectors in other registers.
+  struct Math {
+    orc::JITDylib* library;
+    std::map<std::string, MathCode> functions;
+  };
+
+  Math& math_for(const CodegenTarget& target) {
+    const std::lock_guard lock(math_mutex_);
+    const auto [math, is_new] = math_.try_emplace(target.key());
+    if (is_new) {
+      math->second.library =
+          &session_.createBareJITDylib("math" + std::to_string(next_.fetch_add(1)));
+      math->second.library->addToLinkOrder(*runtime_);
+    }
+    return math->second;
+  }
+
   /// Returns when a function of the math library can be run by all kernels. ORC alone does not wait for one that another thread is
   /// linking: it may call a kernel ready that knows the function's address, but whose code is not in place.
-  void require_math(const std::string& symbol, const CodegenTarget& target, ObjectStore* store) {
-    if (add_math(symbol, target, store)) return;
-    value_of(session_.lookup(orc::makeJITDylibSearchOrder({runtime_}), session_.intern(symbol)));
+  void require_math(Math& math, const std::string& symbol, const CodegenTarget& target,
+                    ObjectStore* store) {
+    if (add_math(math, symbol, target, store)) return;
+    value_of(
+        session_.lookup(orc::makeJITDylibSearchOrder({math.library}), session_.intern(symbol)));
     const std::lock_guard lock(math_mutex_);
-    math_[symbol] = true;
+    math.functions.at(symbol).runs = true;
   }
 
   /// Others that need one meanwhile wait. @return whether it can be run already
-  bool add_math(const std::string& symbol, const CodegenTarget& target, ObjectStore* store) {
+  bool add_math(Math& math, const std::string& symbol, const CodegenTarget& target,
+                ObjectStore* store) {
     const std::lock_guard lock(math_mutex_);
-    if (const auto known = math_.find(symbol); known != math_.end()) return known->second;
     const std::string key =
         "heddle math\n" + codegen_version() + "\n" + target.key() + "\n" + symbol + "\n";
+    if (const auto known = math.functions.find(symbol); known != math.functions.end()) {
+      keep(known->second, key, store);
+      return known->second.runs;
+    }
+    MathCode code;
     std::optional<std::string> object;
     if (store != nullptr) object = store->find(key);
-    if (!object) {
-      object = compile_math_object(symbol, target);
-      if (store != nullptr) store->store(key, *object);
-    }
-    auto bytes = llvm::MemoryBuffer::getMemBufferCopy(*object, symbol);
-    if (auto error = layer_.add(*runtime_, std::move(bytes))) fail(std::move(error));
-    math_.emplace(symbol, false);
+    code.object = object ? *object : compile_math_object(symbol, target);
+    if (store != nullptr && !object) store->store(key, code.object);
+    if (store != nullptr) code.places.insert(store->place());
+    auto bytes = llvm::MemoryBuffer::getMemBufferCopy(code.object, symbol);
+    if (auto error = layer_.add(*math.library, std::move(bytes))) fail(std::move(error));
+    math.functions.emplace(symbol, std::move(code));
     return false;
+  }
+
+  /// What engines with a folder of their own need is there for the processes that come after.
+  static void keep(MathCode& code, const std::string& key, ObjectStore* store) {
+    if (store == nullptr || !code.places.insert(store->place()).second) return;
+    if (!store->find(key)) store->store(key, code.object);
   }
 
   orc::ExecutionSession session_;
@@ -118,8 +159,7 @@ class Linker {
   orc::JITDylib* runtime_;
   std::atomic<unsigned> next_{0};
   std::mutex math_mutex_;
-  std::map<std::string, bool>
-      math_;  ///< functions of the math library that are there; true: can be run
+  std::map<std::string, Math> math_;  ///< by the target's key
 };
 
 }  // namespace

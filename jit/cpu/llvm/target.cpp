@@ -33,29 +33,38 @@ bool may_use_amx() {
 /// Sets of instructions by LLVM's names: whether a processor has them.
 using Instructions = llvm::StringMap<bool>;
 
-/// The target with those features of the host that `has` says, by LLVM's names.
-CodegenTarget target_with(std::string cpu, const Instructions& host, std::int64_t vector_bytes,
-                          bool amx, const std::function<bool(llvm::StringRef)>& has) {
+/// The target that has `instructions` and no others of those that are named there.
+CodegenTarget target_with(std::string cpu, const Instructions& instructions,
+                          std::int64_t vector_bytes) {
   CodegenTarget target;
   target.cpu = std::move(cpu);
-  constexpr std::int64_t kVectorBytesOfAmx = 64;
-  amx = amx && (vector_bytes == 0 || vector_bytes == kVectorBytesOfAmx) && has("amx-tile") &&
-        may_use_amx();
   std::vector<std::string> features;
-  for (const auto& feature : host) {
-    const llvm::StringRef name = feature.first();
-    const bool is_there = has(name) && (amx || !name.starts_with("amx"));
-    features.push_back((is_there ? "+" : "-") + name.str());
-  }
+  for (const auto& feature : instructions)
+    features.push_back((feature.second ? "+" : "-") + feature.first().str());
   std::sort(features.begin(), features.end());
   for (const std::string& feature : features)
     target.features += (target.features.empty() ? "" : ",") + feature;
+  const auto has = [&](const char* name) { return instructions.lookup(name); };
   std::int64_t widest = 16;
   if (has("avx2") && has("fma")) widest = 32;
   if (has("avx512f") && has("avx512vl") && has("avx512bw") && has("avx512dq")) widest = 64;
   target.vector_bytes = vector_bytes == 0 ? widest : std::min(widest, vector_bytes);
   return target;
 }
+
+/// Whether code for vectors of so many bytes takes AMX's registers, where the processor has them.
+bool takes_amx(const Instructions& instructions, std::int64_t vector_bytes, bool amx) {
+  constexpr std::int64_t kVectorBytesOfAmx = 64;
+  return amx && (vector_bytes == 0 || vector_bytes == kVectorBytesOfAmx) &&
+         instructions.lookup("amx-tile") && may_use_amx();
+}
+
+void leave_out(Instructions& instructions, const std::function<bool(llvm::StringRef)>& left_out) {
+  for (auto& feature : instructions)
+    if (left_out(feature.first())) feature.second = false;
+}
+
+bool is_of_amx(llvm::StringRef feature) { return feature.starts_with("amx"); }
 
 #if defined(__x86_64__)
 /// Instructions that code for tensors never has: virtual machines often hide them.
@@ -96,9 +105,9 @@ std::string CodegenTarget::key() const {
 }
 
 CodegenTarget host_target(std::int64_t vector_bytes, bool amx) {
-  const Instructions host = llvm::sys::getHostCPUFeatures();
-  return target_with(llvm::sys::getHostCPUName().str(), host, vector_bytes, amx,
-                     [&](llvm::StringRef name) { return host.lookup(name); });
+  Instructions host = llvm::sys::getHostCPUFeatures();
+  if (!takes_amx(host, vector_bytes, amx)) leave_out(host, is_of_amx);
+  return target_with(llvm::sys::getHostCPUName().str(), host, vector_bytes);
 }
 
 CodegenTarget named_target(const std::string& name, std::int64_t vector_bytes, bool amx) {
@@ -111,16 +120,19 @@ CodegenTarget named_target(const std::string& name, std::int64_t vector_bytes, b
 #if defined(__x86_64__)
   if (llvm::X86::parseArchX86(name, /*Only64Bit=*/true) == llvm::X86::CK_None)
     refuse("a 64-bit processor by LLVM's name, such as x86-64-v3, x86-64-v4 or znver4");
+  // Nothing of the host goes into the target: its key is the same on all of them.
+  Instructions wanted = instructions_of(name);
+  if (!wanted.lookup("f16c"))
+    refuse("a processor that converts numbers of 16 bits (F16C), as x86-64-v3 does");
+  if (wanted.lookup("avx512f") && !wanted.lookup("avx512vl"))
+    refuse("a processor that has AVX-512 for vectors of all lengths, or none of it");
   const Instructions host = llvm::sys::getHostCPUFeatures();
-  const Instructions wanted = instructions_of(name);
-  for (const auto& feature : host) {
-    const llvm::StringRef set = feature.first();
-    if (wanted.lookup(set) && !feature.second && !is_for_others(set))
-      refuse("one whose instructions this processor has, which lacks " + set.str());
-  }
-  return target_with(name, host, vector_bytes, amx, [&](llvm::StringRef feature) {
-    return wanted.lookup(feature) && !is_for_others(feature);
-  });
+  if (!takes_amx(wanted, vector_bytes, amx)) leave_out(wanted, is_of_amx);
+  leave_out(wanted, is_for_others);
+  for (const auto& feature : wanted)
+    if (feature.second && host.contains(feature.first()) && !host.lookup(feature.first()))
+      refuse("one whose instructions this processor has, which lacks " + feature.first().str());
+  return target_with(name, wanted, vector_bytes);
 #else
   refuse("nothing: processors by name are those of x86-64");
   return host_target(vector_bytes, amx);
