@@ -161,8 +161,9 @@ Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool reside
       for (std::int64_t turns = 1; turns <= kMostTurns; ++turns) {
         cut.slices =
             std::clamp<std::int64_t>(turns * threads / (images * cut.columns), 1, axis.most);
-        // Parts have costs that are not counted here.
-        if (const std::int64_t found = cost(cut); found < least - least / 32) {
+        // Parts have costs that are not counted here; and threads that are late leave more of many to others.
+        const std::int64_t gain = cut.parts() < best.parts() ? least / 8 : least / 32;
+        if (const std::int64_t found = cost(cut); found < least - gain) {
           least = found;
           best = cut;
         }
