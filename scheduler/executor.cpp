@@ -434,7 +434,8 @@ struct Executor::Impl {
     crew->stop();
     crew->release();
   }
-  tbb::task_arena arena;  ///< initialised by the first fork
+  tbb::task_arena arena;        ///< initialised by the first fork
+  std::atomic<int> sharing{0};  ///< threads in run_shares(), with a step that runs plans of its own
   Crew* crew;
 };
 
@@ -456,7 +457,9 @@ thread_local Nested* nested = nullptr;
 
 std::int32_t Executor::run(std::span<const BoundStep> steps, std::span<const BoundStage> stages,
                            bool backwards) {
-  if (nested != nullptr && nested->executor == this) return run_shares(steps, stages);
+  if (impl_->sharing.load(std::memory_order_relaxed) != 0 && nested != nullptr &&
+      nested->executor == this)
+    return run_shares(steps, stages);
   std::int32_t status = 0;
   Stay stay;
   for (const BoundStage& stage : stages) {
@@ -499,7 +502,9 @@ ShareTimes Executor::run_shares(const BoundStep& step) {
   if (step.run_alone != nullptr) {
     Nested inside{this, {}};
     Nested* const around = std::exchange(nested, &inside);
+    impl_->sharing.fetch_add(1, std::memory_order_relaxed);
     times.longest_us = timed([&] { step.run_alone(step, *this, &times.status); });
+    impl_->sharing.fetch_sub(1, std::memory_order_relaxed);
     nested = around;
     times.longest_us += inside.times.longest_us - inside.times.all_us;
   } else if (threads() == 1 || parts == 1 || steps.work(0) < kForkWork) {

@@ -231,6 +231,34 @@ TEST(Executor, SharesOfAStepAreAllOfItsIterations) {
   EXPECT_EQ(Executor(4).run_shares(step_over(bad, 100, kBig)).status, 7);
 }
 
+struct Loop {
+  const BoundStep* body;
+  int turns;
+};
+
+void run_loop(const BoundStep& step, Executor& executor, std::int32_t* status) {
+  const auto& loop = *static_cast<const Loop*>(step.state);
+  const BoundStage stages[] = {{0, 2}};
+  for (int turn = 0; turn < loop.turns && *status == 0; ++turn)
+    *status = executor.run({loop.body, 2}, stages);
+}
+
+/// Threads share the steps of a loop's body, too, on the thread that tells of them.
+TEST(Executor, SharesOfALoopAreThoseOfItsBody) {
+  Executor executor(8);
+  std::vector<int> values(2000, 0);
+  const Slice a{&values, 0};
+  const Slice b{&values, 1000};
+  const BoundStep body[] = {step_over(a, 1000, kBig), step_over(b, 1000, kBig)};
+  Loop loop{body, 50};
+  BoundStep step{.run_alone = run_loop, .state = &loop};
+  const scheduler::ShareTimes times = executor.run_shares(step);
+  EXPECT_EQ(times.status, 0);
+  for (const int value : values) EXPECT_EQ(value, 50);
+  EXPECT_LT(times.longest_us, times.all_us);
+  EXPECT_GT(times.longest_us, 0);
+}
+
 TEST(Executor, ManyCallersAtOnce) {
   Executor executor(3);
   std::vector<std::thread> callers;
