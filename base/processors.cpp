@@ -32,7 +32,7 @@ struct Mount {
   fs::path root, place;
 };
 
-/// A field of mountinfo, in which blanks and backslashes are written \\ooo, in octal digits.
+/// A field of mountinfo, in which blanks and backslashes are written \ooo, in octal digits.
 std::string unescaped(const std::string& field) {
   std::string text;
   for (std::size_t k = 0; k < field.size(); ++k) {

@@ -70,8 +70,8 @@ struct EngineOptions {
   bool disk_cache = true;   ///< keep compiled kernels in cache_dir
   std::string cache_dir{};  ///< empty: HEDDLE_CACHE_DIR, else ~/.cache/heddle
   /// The processor that kernels are made for, by LLVM's name: "x86-64-v3" (AVX2), "x86-64-v4" (AVX-512), "znver4", "icelake-server", … Kernels
-  /// that one machine keeps on disk then serve all that have its instructions, as those of a container's image do; another one is an
-  /// OptionError. Libraries and kernels that are part of Heddle take what the machine has. Empty: HEDDLE_CPU, else this machine.
+  /// that one machine keeps on disk then serve all that have its instructions, as those of a container's image do; one whose instructions this machine lacks, or
+  /// without F16C, is an OptionError. Libraries and kernels that are part of Heddle take what the machine has. Empty: HEDDLE_CPU, else this machine.
   std::string cpu{};
   /// Where kernels are kept on disk: keep weights there too, as kernels read them (packed, transformed, folded), when they
   /// take a MiB or more; a later process maps them and makes none. In cache_dir/constants, of all models 4 GiB at most, beyond which

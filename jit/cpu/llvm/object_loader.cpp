@@ -130,10 +130,16 @@ class Linker {
   bool add_math(Math& math, const std::string& symbol, const CodegenTarget& target,
                 ObjectStore* store) {
     const std::lock_guard lock(math_mutex_);
+    const auto known = math.functions.find(symbol);
+    const bool is_known = known != math.functions.end();
+    if (is_known && (store == nullptr || known->second.places.contains(store->place())))
+      return known->second.runs;
     const std::string key =
         "heddle math\n" + codegen_version() + "\n" + target.key() + "\n" + symbol + "\n";
-    if (const auto known = math.functions.find(symbol); known != math.functions.end()) {
-      keep(known->second, key, store);
+    if (is_known) {
+      // What engines with a folder of their own need is there for the processes that come after.
+      if (!store->find(key)) store->store(key, known->second.object);
+      known->second.places.insert(store->place());
       return known->second.runs;
     }
     MathCode code;
@@ -146,12 +152,6 @@ class Linker {
     if (auto error = layer_.add(*math.library, std::move(bytes))) fail(std::move(error));
     math.functions.emplace(symbol, std::move(code));
     return false;
-  }
-
-  /// What engines with a folder of their own need is there for the processes that come after.
-  static void keep(MathCode& code, const std::string& key, ObjectStore* store) {
-    if (store == nullptr || !code.places.insert(store->place()).second) return;
-    if (!store->find(key)) store->store(key, code.object);
   }
 
   orc::ExecutionSession session_;

@@ -120,7 +120,7 @@ CodegenTarget named_target(const std::string& name, std::int64_t vector_bytes, b
 #if defined(__x86_64__)
   if (llvm::X86::parseArchX86(name, /*Only64Bit=*/true) == llvm::X86::CK_None)
     refuse("a 64-bit processor by LLVM's name, such as x86-64-v3, x86-64-v4 or znver4");
-  // Nothing of the host goes into the target: its key is the same on all of them.
+  // Nothing of the host goes into the target but whether it has matrix registers for the process: else its key is the same on all of them.
   Instructions wanted = instructions_of(name);
   if (!wanted.lookup("f16c"))
     refuse("a processor that converts numbers of 16 bits (F16C), as x86-64-v3 does");
