@@ -40,6 +40,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ir/ops/attention.h"
 #include "ir/ops/common.h"
 #include "ir/ops/dense.h"
 #include "ir/ops/families.h"
@@ -48,8 +49,6 @@
 namespace heddle::ir {
 namespace ops {
 namespace {
-
-constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
 void check_heads(const InferContext& ctx) {
   constexpr std::string_view kC6 = "C6 the heads H of q are a multiple of those of k";
@@ -75,7 +74,9 @@ void check_mask(const InferContext& ctx) {
                        "C8 mask broadcasts to [B, H, Lq, Lk]");
 }
 
-std::vector<TensorMeta> infer_attention(const InferContext& ctx) {
+}  // namespace
+
+AttentionResult check_attention(const InferContext& ctx) {
   for (std::size_t k = 0; k < 3; ++k) {
     require_floating(ctx, k, "C1 q, k and v have floating dtypes");
   }
@@ -102,85 +103,79 @@ std::vector<TensorMeta> infer_attention(const InferContext& ctx) {
   if (ctx.flag("bf16") && dtype != DType::F32 && dtype != DType::BF16)
     ctx.fail_dtype("C10 bf16 is for a result of f32 or bf16", "f32 or bf16",
                    std::string(name_of(dtype)));
-  return one(fresh(ctx, dtype, {q[0], q[1], q[2], v[3]}));
+  return {dtype, {q[0], q[1], q[2], v[3]}};
 }
 
-/// What one evaluation works on.
-struct Problem {
-  std::int64_t batch, heads, shared_heads, queries, keys, size, value_size;
-  double scale;
-  double softcap;
-  bool causal;
-  double hidden;
-  std::vector<double> q, k, v;
-  Literal mask;  ///< in full size; null data without a mask
-  bool masked;
-};
-
-Problem problem_of(const EvalContext& ctx) {
-  const DType dtype = ctx.node.output().dtype;
+AttentionProblem attention_problem(const EvalContext& ctx, DType dtype) {
   const Sizes& q = ctx.inputs[0].sizes();
   const Sizes& v = ctx.inputs[2].sizes();
-  Problem p{.batch = q[0],
-            .heads = q[1],
-            .shared_heads = v[1],
-            .queries = q[2],
-            .keys = v[2],
-            .size = q[3],
-            .value_size = v[3],
-            .scale = ctx.node.number("scale"),
-            .softcap = ctx.node.number("softcap"),
-            .causal = ctx.node.flag("causal"),
-            .hidden = ctx.node.number("hidden"),
-            .q = dense<double>(converted(ctx.inputs[0], dtype)),
-            .k = dense<double>(converted(ctx.inputs[1], dtype)),
-            .v = dense<double>(converted(ctx.inputs[2], dtype)),
-            .mask = {},
-            .masked = ctx.has(3)};
+  AttentionProblem p{.batch = q[0],
+                     .heads = q[1],
+                     .shared_heads = v[1],
+                     .queries = q[2],
+                     .keys = v[2],
+                     .size = q[3],
+                     .value_size = v[3],
+                     .scale = ctx.node.number("scale"),
+                     .softcap = ctx.node.number("softcap"),
+                     .causal = ctx.node.flag("causal"),
+                     .hidden = ctx.node.number("hidden"),
+                     .q = dense<double>(converted(ctx.inputs[0], dtype)),
+                     .k = dense<double>(converted(ctx.inputs[1], dtype)),
+                     .v = dense<double>(converted(ctx.inputs[2], dtype)),
+                     .mask = {},
+                     .masked = ctx.has(3)};
   if (p.scale == 0) p.scale = 1.0 / std::sqrt(static_cast<double>(p.size));
   if (p.masked) p.mask = broadcast_to(ctx.inputs[3], {q[0], q[1], q[2], v[2]});
   return p;
 }
 
-/// The score of a key for a query; `row` is the query's number among all [B, H, Lq].
-double score(const Problem& p, std::int64_t row, std::int64_t query, const double* q,
-             const double* k, std::int64_t key) {
-  if (p.causal && key > query + p.keys - p.queries) return kHidden;
-  const double added = p.masked ? p.mask.at(row * p.keys + key) : 0.0;
-  const bool chooses = p.masked && p.mask.dtype() == DType::Bool;
-  if (chooses && added == 0.0) return p.hidden;
+double AttentionProblem::score(std::int64_t row, std::int64_t key) const {
+  const std::int64_t query = row % queries;
+  if (causal && key > query + keys - queries) return kHiddenScore;
+  const double added = masked ? mask.at(row * keys + key) : 0.0;
+  const bool chooses = masked && mask.dtype() == DType::Bool;
+  if (chooses && added == 0.0) return hidden;
   double sum = 0;
-  for (std::int64_t d = 0; d < p.size; ++d) sum += q[d] * k[key * p.size + d];
-  sum *= p.scale;
-  if (p.softcap != 0) sum = p.softcap * std::tanh(sum / p.softcap);
+  const double* left = q.data() + row * size;
+  const double* right = k.data() + (first_key(row) + key) * size;
+  for (std::int64_t d = 0; d < size; ++d) sum += left[d] * right[d];
+  sum *= scale;
+  if (softcap != 0) sum = softcap * std::tanh(sum / softcap);
   return sum + (chooses ? 0.0 : added);
+}
+
+std::int64_t AttentionProblem::first_key(std::int64_t row) const {
+  const std::int64_t head = row / queries % heads;
+  return (row / queries / heads * shared_heads + head / (heads / shared_heads)) * keys;
+}
+
+namespace {
+
+std::vector<TensorMeta> infer_attention(const InferContext& ctx) {
+  AttentionResult result = check_attention(ctx);
+  return one(fresh(ctx, result.dtype, std::move(result.sizes)));
 }
 
 /// Scores to weights that sum to 1, or are all `empty` when every score is -inf.
 void softmax_or(double empty, std::vector<double>& scores) {
-  double largest = kHidden;
+  double largest = kHiddenScore;
   for (const double s : scores) largest = std::isnan(s) ? s : std::max(largest, s);
   double sum = 0;
-  for (double& s : scores) sum += s = largest == kHidden ? 0.0 : std::exp(s - largest);
+  for (double& s : scores) sum += s = largest == kHiddenScore ? 0.0 : std::exp(s - largest);
   for (double& s : scores) s = sum == 0 ? empty : s / sum;
 }
 
 std::vector<Literal> evaluate_attention(const EvalContext& ctx) {
-  const Problem p = problem_of(ctx);
+  const AttentionProblem p = attention_problem(ctx, ctx.node.output().dtype);
   std::vector<double> result(static_cast<std::size_t>(element_count(ctx.output_sizes())));
   std::vector<double> weights(static_cast<std::size_t>(p.keys));
   const double empty = ctx.node.flag("nan_rows") ? std::numeric_limits<double>::quiet_NaN() : 0.0;
-  for (std::int64_t row = 0; row < p.batch * p.heads * p.queries; ++row) {
-    const std::int64_t head = row / p.queries % p.heads;
-    const std::int64_t block =
-        row / p.queries / p.heads * p.shared_heads + head / (p.heads / p.shared_heads);
-    const double* q = p.q.data() + row * p.size;
-    const double* k = p.k.data() + block * p.keys * p.size;
-    const double* v = p.v.data() + block * p.keys * p.value_size;
-    for (std::int64_t key = 0; key < p.keys; ++key) {
-      weights[static_cast<std::size_t>(key)] = score(p, row, row % p.queries, q, k, key);
-    }
+  for (std::int64_t row = 0; row < p.rows(); ++row) {
+    for (std::int64_t key = 0; key < p.keys; ++key)
+      weights[static_cast<std::size_t>(key)] = p.score(row, key);
     softmax_or(empty, weights);
+    const double* v = p.v.data() + p.first_key(row) * p.value_size;
     double* out = result.data() + row * p.value_size;
     for (std::int64_t key = 0; key < p.keys; ++key) {
       for (std::int64_t d = 0; d < p.value_size; ++d) {
@@ -243,7 +238,7 @@ Value emit_causal(DecomposeContext& ctx, const SymExpr& queries, const SymExpr& 
 
 Value emit_masked(Emitter& emit, Value scores, const Shapes& s) {
   DecomposeContext& ctx = emit.ctx;
-  const Value hidden = ctx.scalar(scores.meta().dtype, kHidden);
+  const Value hidden = ctx.scalar(scores.meta().dtype, kHiddenScore);
   if (emit.has(3) && ctx.inputs[3].meta().dtype == DType::Bool) {
     const Value masked = ctx.scalar(scores.meta().dtype, ctx.node.number("hidden"));
     scores = ctx.emit("where", {ctx.inputs[3], scores, masked});
@@ -285,7 +280,7 @@ std::vector<Value> decompose_attention(DecomposeContext& ctx) {
     const Value shares = emit.div(weights, emit.reduce("reduce_sum", weights, {3}));
     return {emit_convert(ctx, emit_weighted(emit, shares, s), result)};
   }
-  largest = emit_unless(emit, largest, kHidden, 0);
+  largest = emit_unless(emit, largest, kHiddenScore, 0);
   const Value weights = emit.one_operand("exp", emit.sub(scores, largest));
   const Value sum = emit_unless(emit, emit.reduce("reduce_sum", weights, {3}), 0, 1);
   return {emit_convert(ctx, emit.div(emit_weighted(emit, weights, s), sum), result)};
@@ -295,21 +290,24 @@ std::vector<Value> decompose_attention(DecomposeContext& ctx) {
 }  // namespace ops
 
 std::span<const OpDef> attention_ops() {
-  static const OpDef defs[] = {{
-      .name = "attention",
-      .operands = {{"q"}, {"k"}, {"v"}, {"mask", OperandSpec::Arity::Optional}},
-      .attrs = {{"causal", AttrKind::Bool, false},
-                {"scale", AttrKind::Float, 0.0},
-                {"softcap", AttrKind::Float, 0.0},
-                {"hidden", AttrKind::Float, ops::kHidden},
-                {"nan_rows", AttrKind::Bool, false},
-                {"bf16", AttrKind::Bool, false}},
-      .infer = ops::infer_attention,
-      .evaluate = ops::evaluate_attention,
-      .lowering = {.decompose = ops::decompose_attention,
-                   .nest = "attention",
-                   .decompose_last = true},
-  }};
+  static const OpDef defs[] = {
+      {
+          .name = "attention",
+          .operands = {{"q"}, {"k"}, {"v"}, {"mask", OperandSpec::Arity::Optional}},
+          .attrs = {{"causal", AttrKind::Bool, false},
+                    {"scale", AttrKind::Float, 0.0},
+                    {"softcap", AttrKind::Float, 0.0},
+                    {"hidden", AttrKind::Float, ops::kHiddenScore},
+                    {"nan_rows", AttrKind::Bool, false},
+                    {"bf16", AttrKind::Bool, false}},
+          .infer = ops::infer_attention,
+          .evaluate = ops::evaluate_attention,
+          .lowering = {.decompose = ops::decompose_attention,
+                       .nest = "attention",
+                       .decompose_last = true},
+      },
+      ops::attention_parts_op(),
+      ops::join_attention_op()};
   return defs;
 }
 

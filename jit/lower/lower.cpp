@@ -19,6 +19,7 @@
 #include "jit/lower/record.h"
 #include "jit/lower/region.h"
 #include "jit/lower/scales_in_memory.h"
+#include "jit/lower/split_attention.h"
 #include "jit/lower/split_columns.h"
 #include "jit/lower/split_reductions.h"
 #include "jit/lower/split_resizes.h"
@@ -68,13 +69,13 @@ Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
   return placement;
 }
 
-/// Sizes put in where they are known, only ops that have code, products by one column as sums, with reductions of whole tensors in blocks, on CUDA those
+/// Sizes put in where they are known, only ops that have code, attention of few queries in parts of the keys, products by one column as sums, with reductions of whole tensors in blocks, on CUDA those
 /// and scans of long rows and columns too, scatters by the order of their destinations and sorts in runs, resizes a dimension at a time,
 /// quantised products and convolutions of one element as products, constant weights packed, bytes multiplied as such and those that stand
 /// for numbers read by the product itself.
 ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
-  const ir::Graph simple =
-      split_resizes(decompose_all(ir::order_sizes(ir::resolve_sizes(graph)), options), options);
+  const ir::Graph known = decompose_all(ir::order_sizes(ir::resolve_sizes(graph)), options);
+  const ir::Graph simple = split_attention(split_resizes(known, options), options);
   const ir::Graph dots = turned_sums(dot_products(simple, options), options);
   const ir::Graph varied =
       decompose_column_variances(decompose_row_variances(dots, options), options);

@@ -17,6 +17,9 @@
 //
 // On CUDA the nest of f16, bf16 or f32 operands is in attention form (jit/nest.h), whose tiles the emitter chooses, and how
 // many blocks part the keys of one.
+//
+// attention_parts runs over the keys of one part, which is one more of the parallel axis' factors, and writes sums, largest and
+// total as they are.
 #include <cmath>
 #include <limits>
 
@@ -49,13 +52,15 @@ class AttentionNest {
   explicit AttentionNest(NestContext& ctx)
       : ctx_(ctx),
         b_(ctx.builder()),
-        out_(ctx.output_sizes()),
+        of_parts_(ctx.node().op_name() == "attention_parts"),
+        out_(result_sizes(ctx)),
         k_sizes_(ctx.operand_sizes(1)),
         q_(*ctx.affine(0)),
         k_(*ctx.affine(1)),
         v_(*ctx.affine(2)),
         depth_(ctx.operand_sizes(0)[3]),
         keys_(k_sizes_[2]),
+        part_(of_parts_ ? ctx.translate(std::get<SymExpr>(ctx.node().attr("part"))) : keys_),
         dtype_(accumulator_of(ctx.node().output().dtype)),
         tile_rows_(tile_rows(dtype_, ctx.options().target)) {
     const SymExpr& columns = out_[3];
@@ -73,10 +78,11 @@ class AttentionNest {
     add_locals();
     start();
     if (packs_queries()) pack_queries();
-    const SymExpr tiles = ceildiv(visible_keys(), kTileKeys);
+    const SymExpr end = of_parts_ ? min(visible_keys(), part_begin_ + part_) : visible_keys();
+    const SymExpr tiles = ceildiv(of_parts_ ? max(0, end - part_begin_) : end, kTileKeys);
     const SymExpr tile = b_.begin_for(tiles, ForStmt::Kind::Serial);
-    key_begin_ = tile * kTileKeys;
-    key_count_ = min(kTileKeys, visible_keys() - key_begin_);
+    key_begin_ = part_begin_ + tile * kTileKeys;
+    key_count_ = min(kTileKeys, end - key_begin_);
     const bool skips = may_skip_tiles();
     if (skips) b_.begin_if(shows_a_key());
     contract_scores();
@@ -86,19 +92,26 @@ class AttentionNest {
     contract_values();
     if (skips) b_.end_if();
     b_.end_for();
-    write();
+    of_parts_ ? write_part() : write();
     if (has_form_) set_form();
     b_.nest().work =
         base::product(out_) * keys_ * 2 + out_[0] * out_[1] * out_[2] * keys_ * (depth_ * 2 + 8);
   }
 
  private:
+  /// [B, H, Lq, Dv]
+  static std::vector<SymExpr> result_sizes(NestContext& ctx) {
+    std::vector<SymExpr> sizes = ctx.output_sizes();
+    if (sizes.size() > 4) sizes.erase(sizes.begin() + 3);
+    return sizes;
+  }
+
   bool is_masked() const { return ctx_.node().inputs().size() > 3 && ctx_.node().input(3); }
 
   /// Whether an emitter's own tiles may take the place of these: neighbours in memory lie along heads of known sizes.
   bool fits_form() const {
     const DType dtype = ctx_.node().output().dtype;
-    bool fits = ctx_.options().target == LowerOptions::Target::Cuda &&
+    bool fits = ctx_.options().target == LowerOptions::Target::Cuda && !of_parts_ &&
                 (dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32) &&
                 depth_.is_constant() && depth_.constant() >= 1 && depth_.constant() <= kMostColumns;
     for (const AffineOperand* operand : {&q_, &k_, &v_})
@@ -158,7 +171,8 @@ class AttentionNest {
 
   void split_parallel() {
     const SymExpr parts[] = {out_[0], group_ > 1 ? k_sizes_[1] : out_[1],
-                             ceildiv(out_[3], tile_columns_), ceildiv(out_[2], tile_queries_)};
+                             ceildiv(out_[3], tile_columns_), ceildiv(out_[2], tile_queries_),
+                             of_parts_ ? ceildiv(keys_, part_) : SymExpr(1)};
     const SymExpr extent = base::product(parts);
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
@@ -167,11 +181,14 @@ class AttentionNest {
     head_ = place(part[1], out_[1]);
     shared_head_ =
         group_ > 1 ? head_ : b_.simplify(floordiv(head_, floordiv(out_[1], k_sizes_[1])));
+    column_tile_ = part[2];
     column_begin_ = part[2] * tile_columns_;
     columns_ = b_.simplify(min(tile_columns_, out_[3] - column_begin_));
     row_begin_ = place(part[3] * tile_queries_, out_[2]);
     queries_ = min(tile_queries_, out_[2] - row_begin_);
     rows_ = queries_ * group_;
+    number_ = part[4];
+    if (of_parts_) part_begin_ = b_.simplify(number_ * part_);
   }
 
   SymExpr query_of(const SymExpr& row) const { return row_begin_ + floordiv(row, group_); }
@@ -194,17 +211,17 @@ class AttentionNest {
 
   Scalar number(double value) { return b_.constant(dtype_, value); }
 
-  void fill(NestBufferId buffer, std::int64_t count, double value) {
+  void fill(NestBufferId buffer, const SymExpr& count, double value) {
     const SymExpr k = b_.begin_for(count, ForStmt::Kind::Vector);
     b_.store(buffer, k, b_.constant(b_.nest().buffers[buffer].dtype, value));
     b_.end_for();
   }
 
   void start() {
-    fill(largest_, tile_rows_, -std::numeric_limits<double>::infinity());
-    fill(total_, tile_rows_, 0);
-    fill(sums_, tile_rows_ * tile_columns_, 0);
-    if (narrows_) fill(weights_, tile_rows_ * kTileKeys, 0);
+    fill(largest_, rows_, -std::numeric_limits<double>::infinity());
+    fill(total_, rows_, 0);
+    fill(sums_, rows_ * tile_columns_, 0);
+    if (narrows_) fill(weights_, rows_ * kTileKeys, 0);
   }
 
   /// Keys from here on are hidden from every query of the tile.
@@ -258,7 +275,7 @@ class AttentionNest {
     const std::int64_t block = pack_depth(dtype_);
     const DType dtype = ctx_.node().input(1).meta().dtype;
     packed_ = b_.add_local(dtype, block * kTileKeys, block * kTileKeys);
-    fill(scores_, tile_rows_ * kTileKeys, 0);
+    fill(scores_, rows_ * kTileKeys, 0);
     const SymExpr number = b_.begin_for(ceildiv(depth_, block), ForStmt::Kind::Serial);
     const SymExpr from = number * block;
     contract_packed(from, min(block, depth_ - from));
@@ -431,11 +448,35 @@ class AttentionNest {
     b_.end_for();
   }
 
+  /// Of a part: what join_attention works with.
+  void write_part() {
+    const auto index = [&](const SymExpr& row) {
+      return Index{batch_, head_of(row), query_of(row), number_};
+    };
+    const SymExpr row = b_.begin_for(rows_, ForStmt::Kind::Serial);
+    const SymExpr column = b_.begin_for(columns_, ForStmt::Kind::Vector);
+    Index at = index(row);
+    at.push_back(column_begin_ + column);
+    ctx_.result(0, at, b_.load(sums_, row * tile_columns_ + column));
+    b_.end_for();
+    b_.end_for();
+    // Tiles of other columns have the same.
+    const bool has_tiles = !(out_[3].is_constant() && out_[3].constant() <= tile_columns_);
+    if (has_tiles) b_.begin_if(compare(b_, ScalarOp::Eq, column_tile_, 0));
+    const SymExpr lane = b_.begin_for(rows_, ForStmt::Kind::Vector);
+    ctx_.result(1, index(lane), b_.load(largest_, lane));
+    ctx_.result(2, index(lane), b_.load(total_, lane));
+    b_.end_for();
+    if (has_tiles) b_.end_if();
+  }
+
   NestContext& ctx_;
   NestBuilder& b_;
+  const bool of_parts_;
   const std::vector<SymExpr> out_, k_sizes_;
   const AffineOperand q_, k_, v_;
   const SymExpr depth_, keys_;
+  const SymExpr part_;  ///< keys of a part
   const DType dtype_;
   std::int64_t tile_rows_;
   std::int64_t tile_columns_ = 1;
@@ -444,7 +485,9 @@ class AttentionNest {
   bool has_form_ = false;
   bool narrows_ = false;                ///< products are of pairs of bf16
   SymExpr batch_, head_, shared_head_;  ///< head_: of k, where heads of q are rows of a tile
-  SymExpr row_begin_, queries_, rows_, column_begin_, columns_, key_begin_, key_count_;
+  SymExpr row_begin_, queries_, rows_, column_tile_, column_begin_, columns_, key_begin_,
+      key_count_;
+  SymExpr number_, part_begin_ = 0;  ///< of the part
   NestBufferId scores_ = 0, sums_ = 0, largest_ = 0, total_ = 0, packed_ = 0, packed_queries_ = 0;
   NestBufferId most_ = 0;  ///< largest score of each row in this tile, then what all are shifted by
   NestBufferId rescale_ = 0;
@@ -457,5 +500,7 @@ void build_attention(NestContext& ctx) { AttentionNest(ctx).build(); }
 
 const NestRecipe kAttentionRecipe{
     .name = "attention", .memory_operands = 0b111, .epilogue = true, .build = build_attention};
+const NestRecipe kAttentionPartsRecipe{
+    .name = "attention_parts", .memory_operands = 0b111, .build = build_attention};
 
 }  // namespace heddle::jit

@@ -8,6 +8,7 @@ namespace heddle::jit {
 /// Columns of a parallel part of a scatter.
 inline constexpr std::int64_t kScatterColumns = 256;
 
+extern const NestRecipe kAttentionPartsRecipe;
 extern const NestRecipe kAttentionRecipe;
 extern const NestRecipe kConvRecipe;
 extern const NestRecipe kConvTransposeRecipe;
@@ -15,6 +16,7 @@ extern const NestRecipe kDequantisedMatmulRecipe;
 extern const NestRecipe kGroupedMatmulRecipe;
 extern const NestRecipe kInt8ConvRecipe;
 extern const NestRecipe kInt8MatmulRecipe;
+extern const NestRecipe kJoinAttentionRecipe;
 extern const NestRecipe kMatmulRecipe;
 extern const NestRecipe kMergeRunsRecipe;
 extern const NestRecipe kOrderedScatterRecipe;

@@ -8,12 +8,14 @@ namespace heddle::jit {
 
 std::span<const NestRecipe> all_recipes() {
   static const std::vector<NestRecipe> recipes{kAttentionRecipe,
+                                               kAttentionPartsRecipe,
                                                kConvRecipe,
                                                kConvTransposeRecipe,
                                                kDequantisedMatmulRecipe,
                                                kGroupedMatmulRecipe,
                                                kInt8ConvRecipe,
                                                kInt8MatmulRecipe,
+                                               kJoinAttentionRecipe,
                                                kMatmulRecipe,
                                                kPackedGroupedMatmulRecipe,
                                                kPackedInt8ConvRecipe,

@@ -43,6 +43,9 @@ std::vector<Shared> shared_cases() {
       {"attention",
        {{1, 4, 65, 32}, {1, 2, 130, 32}, {1, 2, 130, 32}},
        [](const auto& in) { return hd::attention(in[0], in[1], in[2]); }},
+      {"attention of one query",
+       {{1, 6, 1, 32}, {1, 2, 700, 32}, {1, 2, 700, 32}},
+       [](const auto& in) { return hd::attention(in[0], in[1], in[2]); }},
       {"convolutions",
        {{1, 48, 14, 14}},
        [first = weights({80, 48, 3, 3}), second = weights({64, 80, 3, 3})](const auto& in) {

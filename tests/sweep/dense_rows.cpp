@@ -241,6 +241,26 @@ void add_dense_rows(std::vector<OpRow>& rows) {
   attention("masked", false, true);
   attention("nan_rows", false, true, true);
   attention("softcap", true, true, false, 0.5);
+  for (const bool masked : {false, true})
+    rows.push_back({"attention_parts", masked ? "masked" : "", floats(), [=](DType t, Extent e) {
+                      const std::int64_t keys = e.last(11);
+                      OneOp call{"attention_parts",
+                                 {noise(t, {e.first(2), 4, e.other(3), 8}),
+                                  noise(t, {e.first(2), 2, keys, 8}, 2),
+                                  noise(t, {e.first(2), 2, keys, e.other(6)}, 3)},
+                                 {{"part", ir::SymExpr(4)}}};
+                      if (masked) call.operands.push_back(noise(boolean, {e.other(3), keys}, 4));
+                      return call;
+                    }});
+  for (const bool nan_rows : {false, true})
+    rows.push_back({"join_attention", nan_rows ? "nan_rows" : "", floats(), [=](DType t, Extent e) {
+                      const ir::Sizes parts{e.first(2), 4, e.other(3), e.other(5)};
+                      ir::Sizes sums = parts;
+                      sums.push_back(e.last(11));
+                      return OneOp{"join_attention",
+                                   {noise(t, sums), noise(t, parts, 2), noise(t, parts, 3)},
+                                   {{"nan_rows", nan_rows}}};
+                    }});
 }
 
 void add_window_rows(std::vector<OpRow>& rows) {

@@ -1,0 +1,174 @@
+// join_attention as a nest: parts of the keys weigh by how much their largest score falls short of the largest of all.
+//
+//   for p in tiles of rows x tiles of columns (parallel)
+//     for row (vector): the largest score of all parts (serial)
+//     for tile of parts (serial)
+//       for row (vector): share = exp(a part's largest - largest), total += share * the part's total (serial)
+//       for row (serial): for column (vector): sum += share * the part's sum (serial)
+//     result = sums / total, or 0 where total is 0 (nan_rows: where there are no parts)
+//
+// A tile is one row, but where there is one part, which leaves little to do for a row, it is several.
+#include "jit/nests/nests.h"
+#include "jit/nests/support.h"
+
+namespace heddle::jit {
+namespace {
+
+using ir::ScalarOp;
+
+constexpr std::int64_t kTileParts = 64;
+constexpr std::int64_t kMostRows = 16;
+constexpr std::int64_t kMostJoinedColumns = 128;
+
+class JoinNest {
+ public:
+  explicit JoinNest(NestContext& ctx)
+      : ctx_(ctx),
+        b_(ctx.builder()),
+        sizes_(ctx.operand_sizes(0)),
+        parts_(sizes_[3]),
+        dtype_(accumulator_of(ctx.node().output().dtype)) {
+    const SymExpr& columns = sizes_[4];
+    tile_columns_ = columns.is_constant() && columns.constant() <= kMostJoinedColumns
+                        ? std::max<std::int64_t>(columns.constant(), 1)
+                        : kMostJoinedColumns;
+  }
+
+  void build() {
+    split_parallel();
+    const auto local = [&](std::int64_t count) { return b_.add_local(dtype_, count, count); };
+    shift_ = local(kMostRows);
+    total_ = local(kMostRows);
+    shares_ = local(kTileParts * kMostRows);
+    sums_ = local(kMostRows * tile_columns_);
+    start();
+    const SymExpr tile = b_.begin_for(ceildiv(parts_, kTileParts), ForStmt::Kind::Serial);
+    first_ = tile * kTileParts;
+    count_ = min(kTileParts, parts_ - first_);
+    weigh();
+    add_up();
+    b_.end_for();
+    write();
+    b_.nest().work = base::product(sizes_) * 2 + base::product(std::span(sizes_).first(4)) * 16;
+  }
+
+ private:
+  void split_parallel() {
+    const SymExpr rows = sizes_[0] * sizes_[1] * sizes_[2];
+    const SymExpr tile_rows = b_.simplify(1 + (kMostRows - 1) * max(0, 2 - max(1, parts_)));
+    const SymExpr extents[] = {ceildiv(rows, tile_rows), ceildiv(sizes_[4], tile_columns_)};
+    const SymExpr extent = base::product(extents);
+    const Symbol p = b_.new_axis(extent);
+    b_.set_parallel(p, extent);
+    const Index at = delinearize(p, extents, b_.facts());
+    row_begin_ = b_.simplify(at[0] * tile_rows);
+    rows_ = b_.simplify(min(tile_rows, rows - row_begin_));
+    column_begin_ = at[1] * tile_columns_;
+    columns_ = b_.simplify(min(tile_columns_, sizes_[4] - column_begin_));
+  }
+
+  Scalar number(double value) { return b_.constant(dtype_, value); }
+
+  /// The index of a row of the tile, among rows of all heads.
+  Index row_index(const SymExpr& row) const {
+    return delinearize(row_begin_ + row, std::span(sizes_).first(3), b_.facts());
+  }
+
+  /// Of an operand, what a part of a row has.
+  Scalar of_part(std::size_t operand, Index index, const SymExpr& part,
+                 const SymExpr* column = nullptr) {
+    index.push_back(part);
+    if (column != nullptr) index.push_back(column_begin_ + *column);
+    return b_.convert(ctx_.operand(operand, index), dtype_);
+  }
+
+  void start() {
+    const Scalar hidden = lowest(b_, dtype_);
+    const SymExpr row = b_.begin_for(rows_, ForStmt::Kind::Vector);
+    const SymExpr part = b_.begin_for(parts_, ForStmt::Kind::Serial);
+    const Scalar so_far = b_.carry(hidden);
+    const Scalar one = of_part(1, row_index(row), part);
+    const Scalar largest = b_.set_next(so_far, b_.apply(ScalarOp::Max, so_far, one));
+    b_.end_for();
+    // Rows that saw nothing: exp(-inf - 0) is 0, where -inf - -inf is NaN.
+    const Scalar nothing = b_.apply(ScalarOp::Eq, largest, hidden);
+    b_.store(shift_, row, b_.apply(ScalarOp::Select, {nothing, number(0), largest}));
+    b_.store(total_, row, number(0));
+    b_.end_for();
+    const SymExpr lane = b_.begin_for(rows_ * tile_columns_, ForStmt::Kind::Vector);
+    b_.store(sums_, lane, number(0));
+    b_.end_for();
+  }
+
+  /// Shares of the tile's parts, and what they add to the totals.
+  void weigh() {
+    const SymExpr row = b_.begin_for(rows_, ForStmt::Kind::Vector);
+    const Scalar shift = b_.load(shift_, row);
+    const Scalar before = b_.load(total_, row);
+    const SymExpr part = b_.begin_for(count_, ForStmt::Kind::Serial);
+    const Scalar so_far = b_.carry(before);
+    const Scalar largest = of_part(1, row_index(row), first_ + part);
+    const Scalar share = b_.exp_up_to_zero(b_.apply(ScalarOp::Sub, largest, shift));
+    b_.store(shares_, part * kMostRows + row, share);
+    const Scalar added = b_.apply(ScalarOp::Mul, share, of_part(2, row_index(row), first_ + part));
+    const Scalar total = b_.set_next(so_far, b_.apply(ScalarOp::Add, so_far, added));
+    b_.end_for();
+    b_.store(total_, row, total);
+    b_.end_for();
+  }
+
+  void add_up() {
+    const SymExpr row = b_.begin_for(rows_, ForStmt::Kind::Serial);
+    const SymExpr column = b_.begin_for(columns_, ForStmt::Kind::Vector);
+    const SymExpr at = row * tile_columns_ + column;
+    const Scalar before = b_.load(sums_, at);
+    const SymExpr part = b_.begin_for(count_, ForStmt::Kind::Serial);
+    const Scalar so_far = b_.carry(before);
+    const Scalar share = b_.load(shares_, part * kMostRows + row);
+    const Scalar one = of_part(0, row_index(row), first_ + part, &column);
+    const Scalar added = b_.apply(ScalarOp::Mul, share, one);
+    const Scalar sum = b_.set_next(so_far, b_.apply(ScalarOp::Add, so_far, added));
+    b_.end_for();
+    b_.store(sums_, at, sum);
+    b_.end_for();
+    b_.end_for();
+  }
+
+  void write() {
+    const SymExpr row = b_.begin_for(rows_, ForStmt::Kind::Serial);
+    const Scalar total = b_.load(total_, row);
+    const Scalar none = ctx_.node().flag("nan_rows") ? compare(b_, ScalarOp::Eq, parts_, 0)
+                                                     : b_.apply(ScalarOp::Eq, total, number(0));
+    const Scalar share = b_.apply(ScalarOp::Reciprocal, {total});
+    const SymExpr column = b_.begin_for(columns_, ForStmt::Kind::Vector);
+    const Scalar mean =
+        b_.apply(ScalarOp::Mul, b_.load(sums_, row * tile_columns_ + column), share);
+    const Scalar value = b_.apply(ScalarOp::Select, {none, number(0), mean});
+    Index index = row_index(row);
+    index.push_back(column_begin_ + column);
+    ctx_.result(0, index, b_.convert(value, ctx_.node().output().dtype));
+    b_.end_for();
+    b_.end_for();
+  }
+
+  NestContext& ctx_;
+  NestBuilder& b_;
+  const std::vector<SymExpr> sizes_;  ///< of the sums
+  const SymExpr parts_;
+  const DType dtype_;
+  std::int64_t tile_columns_;
+  SymExpr row_begin_, rows_, column_begin_, columns_;
+  SymExpr first_, count_;  ///< of a tile of parts
+  NestBufferId shift_ = 0, total_ = 0, shares_ = 0, sums_ = 0;
+};
+
+void build_join_attention(NestContext& ctx) { JoinNest(ctx).build(); }
+
+}  // namespace
+
+const NestRecipe kJoinAttentionRecipe{.name = "join_attention",
+                                      .memory_operands = 0b111,
+                                      .epilogue = true,
+                                      .build = build_join_attention};
+
+}  // namespace heddle::jit
