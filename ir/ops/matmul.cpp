@@ -158,6 +158,7 @@ std::span<const OpDef> matmul_ops() {
       ops::packed_int8_conv_op(),
       ops::packed_int8_matmul_op(),
       ops::packed_matmul_op(),
+      ops::packed_split_matmul_op(),
       ops::split_byte_pairs_op()};
   return defs;
 }

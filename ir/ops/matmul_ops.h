@@ -16,6 +16,7 @@ OpDef packed_grouped_matmul_op();
 OpDef packed_int8_conv_op();
 OpDef packed_int8_matmul_op();
 OpDef packed_matmul_op();
+OpDef packed_split_matmul_op();
 OpDef split_byte_pairs_op();
 
 /// Sizes of all dimensions of matrices but the last two.

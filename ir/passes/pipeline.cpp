@@ -24,6 +24,7 @@
 #include "ir/passes/fold_constants.h"
 #include "ir/passes/form_attention.h"
 #include "ir/passes/form_regions.h"
+#include "ir/passes/hoist_products.h"
 #include "ir/passes/merge_views.h"
 #include "ir/passes/narrow_products.h"
 #include "ir/passes/order_sizes.h"
@@ -54,6 +55,7 @@ constexpr Pass kPasses[] = {
     {"fold-constants", fold_constants},
     {"form-attention", form_attention},
     {"form-regions", [](const Graph& graph) { return form_regions(graph); }},
+    {"hoist-products", hoist_products},
     {"inline-regions", inline_regions},
     {"merge-views", merge_views},
     {"narrow-products", narrow_products},
@@ -86,6 +88,7 @@ constexpr std::string_view kPipeline[] = {
     "wide-convs",
     "channels-last",
     "push-permutes",
+    "hoist-products",
     "permuted-products",
     "narrow-products",
     "merge-views",

@@ -278,7 +278,8 @@ class Former {
   bool read_fits(const Group& merged, const Node* node, const Read& read) const {
     const NodeReads& reads = reads_.of(node);
     if (merged.kind != Group::Kind::Row) {
-      const bool other_output = read.value.node == merged.root && read.value.index != 0;
+      const bool other_output = read.value.node == merged.root && read.value.index != 0 &&
+                                !find_recipe(merged.root->op().lowering.nest)->of_all_results;
       if (other_output || is_permuting(merged, read.value.node)) return false;
       return reads_same(reads, read) || is_permuting(merged, node);
     }

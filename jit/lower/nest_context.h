@@ -43,6 +43,8 @@ class NestContext {
   /// Result element: runs the fused consumers' epilogue and stores. Call exactly once for each element of
   /// output k, in any order; inside a vector loop or not.
   virtual void result(std::size_t k, std::span<const SymExpr> index, Scalar value) = 0;
+  /// The element at `index` of each output, which all have the same sizes: the epilogue may combine them. Then result() is not used.
+  virtual void results(std::span<const SymExpr> index, std::span<const Scalar> values) = 0;
   /// Output k as memory, when the builder must write and re-read it (scatter, sort): no epilogue is fused
   /// then; buffer is row-major. Use either this or result() for an output.
   virtual NestBufferId output_memory(std::size_t k = 0) = 0;
@@ -55,8 +57,10 @@ struct NestRecipe {
   std::string_view name;  ///< "matmul"
   /// Operands that must be plain memory (bit k): others may be inlined producers.
   std::uint32_t memory_operands = 0;
-  /// Whether result() is used for output 0 (pointwise consumers of the same sizes may fuse).
+  /// Whether result() is used for output 0, or results() (pointwise consumers of the same sizes may fuse).
   bool epilogue = false;
+  /// Whether it gives all outputs at once, by results(): consumers of any of them may fuse.
+  bool of_all_results = false;
   void (*build)(NestContext&) = nullptr;
 };
 

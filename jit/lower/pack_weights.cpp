@@ -10,6 +10,7 @@
 #include "jit/lower/decompose.h"
 #include "jit/lower/fixed_values.h"
 #include "jit/lower/group_panels.h"
+#include "jit/lower/split_products.h"
 
 namespace heddle::jit {
 namespace {
@@ -21,13 +22,19 @@ constexpr std::int64_t kPair = 2;
 
 class Packer {
  public:
-  explicit Packer(const LowerOptions& options) : options_(options), fixed_(options) {}
+  Packer(const ir::Graph& graph, const LowerOptions& options)
+      : options_(options), fixed_(options), split_(graph, options) {}
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const ir::NodePtr& node) {
     if (node->op_name() == "scan") return visit_scan(rewriter, *node);
+    if (node->op_name() == "slice") return split_.part(rewriter, *node);
     if (!is_packable(*node) || !fixed_.contains(node->input(1).node)) return std::nullopt;
     if (const auto bytes = byte_product_of(*node)) return byte_product(rewriter, *bytes);
     if (is_of_pairs(*node)) return product_of_pairs(rewriter, *node);
+    if (const std::int64_t parts = parts_of(split_, *node)) {
+      const Value packed = split_panels(rewriter, node->input(1), parts, region_of(*node));
+      return split_product(rewriter, split_, *node, packed);
+    }
     const Value packed = panels(rewriter, node->input(1), region_of(*node));
     if (node->op_name() == "grouped_matmul") return grouped(rewriter, *node, packed);
     return product(rewriter, *node, packed);
@@ -87,6 +94,39 @@ class Packer {
     return packed;
   }
 
+  /// Parts of a product that is none of bytes or pairs.
+  static std::int64_t parts_of(const SplitProducts& split, const Node& node) {
+    return without_widening(node.input(1)) == node.input(1) ? split.parts_of(node) : 0;
+  }
+
+  /// Panels of all `parts` of the columns of `right`, made once for a unit.
+  Value split_panels(ir::Rewriter& rewriter, Value right, std::int64_t parts,
+                     const std::string& region) {
+    Value& packed = split_panels_[{right, region + "/" + std::to_string(parts)}];
+    if (packed) return packed;
+    ir::GraphBuilder& builder = rewriter.builder();
+    const ir::Dims& sizes = right.meta().sizes;
+    const std::int64_t width = SplitProducts::unit_columns(sizes[1].constant() / parts);
+    const SymExpr panels = sizes[1].constant() / parts / width;
+    const ir::Dims apart{sizes[0], parts, panels, width};
+    const Value columns = builder.emit("reshape", {rewriter.map(right)}, {{"sizes", apart}});
+    const Value turned =
+        builder.emit("permute", {columns}, {{"perm", std::vector<std::int64_t>{2, 0, 1, 3}}});
+    const ir::Dims whole{panels, sizes[0], parts * width};
+    packed = builder.emit("reshape", {builder.emit("clone", {turned})}, {{"sizes", whole}});
+    return packed;
+  }
+
+  static std::vector<Value> split_product(ir::Rewriter& rewriter, SplitProducts& split,
+                                          const Node& node, Value packed) {
+    const Value operands[] = {rewriter.map(node.input(0)), packed};
+    const std::int64_t parts = split.parts_of(node);
+    const Node* made = rewriter.builder().call("packed_split_matmul", operands, {{"parts", parts}});
+    std::vector<Value> results;
+    for (std::uint32_t k = 0; k < made->outputs().size(); ++k) results.push_back(made->value(k));
+    return split.replace(rewriter, node, std::move(results));
+  }
+
   /// Of few columns a panel is as wide as they are, in whole lines.
   static std::int64_t width_of(Value matrix) {
     const SymExpr& columns = matrix.meta().sizes.back();
@@ -123,8 +163,10 @@ class Packer {
     const ir::Graph& body = node.graph("body");
     const auto first = static_cast<std::size_t>(node.integer("carried") + node.integer("scanned"));
     std::vector<Value> operands = rewriter.map(node.inputs());
-    // Panels in the body, by the matrix and whether they are of pairs.
-    std::map<std::pair<Value, bool>, Value> inside;
+    // Panels in the body, by the matrix and in how many parts they are; kOfPairs: of pairs.
+    constexpr std::int64_t kOfPairs = -1;
+    std::map<std::pair<Value, std::int64_t>, Value> inside;
+    SplitProducts split(body, options_);
     std::map<std::pair<Value, Value>, BytePanels> bytes;  // by the matrix and its zero point
     // What the scan reads around it for a value of the body, if that is the same in each run.
     const auto given_to = [&](Value value) -> Value {
@@ -136,6 +178,7 @@ class Packer {
     const ir::Graph packed = ir::rewrite(
         body,
         [&](ir::Rewriter& within, const ir::NodePtr& part) -> std::optional<std::vector<Value>> {
+          if (part->op_name() == "slice") return split.part(within, *part);
           if (!is_packable(*part)) return std::nullopt;
           if (const auto product = byte_product_of(*part)) {
             const Value matrix = given_to(product->right.bytes);
@@ -147,16 +190,18 @@ class Packer {
           }
           const Value matrix = given_to(part->input(1));
           if (!matrix) return std::nullopt;
-          const bool pairs = is_of_pairs(*part);
-          Value& given = inside[{matrix, pairs}];
+          const std::int64_t parts = is_of_pairs(*part) ? kOfPairs : parts_of(split, *part);
+          Value& given = inside[{matrix, parts}];
           if (!given) {
             const std::string region = region_of(node);
-            operands.push_back(pairs ? panels_of_pairs(rewriter, matrix, region)
-                                     : panels(rewriter, matrix, region));
+            operands.push_back(parts == kOfPairs ? panels_of_pairs(rewriter, matrix, region)
+                               : parts > 0       ? split_panels(rewriter, matrix, parts, region)
+                                                 : panels(rewriter, matrix, region));
             const ir::TensorMeta& meta = operands.back().meta();
             given = within.builder().input(ir::TensorMeta::of(meta.dtype, meta.sizes));
           }
-          if (!pairs) return product(within, *part, given);
+          if (parts == 0) return product(within, *part, given);
+          if (parts > 0) return split_product(within, split, *part, given);
           const Value left = as_bf16(within.builder(), within.map(part->input(0)));
           return product_of_pairs(within.builder(), *part, left, given);
         });
@@ -206,6 +251,8 @@ class Packer {
   using ByUnit = std::map<std::pair<Value, std::string>, Value>;
   ByUnit panels_;
   ByUnit pairs_;
+  ByUnit split_panels_;  ///< of a unit and so many parts
+  SplitProducts split_;
   ByUnit narrowed_;  ///< left operands in bf16
 };
 
@@ -236,7 +283,7 @@ Value emit_panels(ir::GraphBuilder& builder, Value matrix, std::int64_t width) {
 
 ir::Graph pack_weights(const ir::Graph& graph, const LowerOptions& options) {
   if (options.target != LowerOptions::Target::Cpu) return graph;
-  Packer packer(options);
+  Packer packer(graph, options);
   return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
     return packer.visit(rewriter, node);
   });

@@ -44,17 +44,10 @@ class RecipeContext final : public NestContext {
   }
 
   void result(std::size_t k, std::span<const SymExpr> index, Scalar value) override {
-    Scope scope(kernel_.emitter);
-    given_ = node_.value(static_cast<std::uint32_t>(k));
-    given_index_.assign(index.begin(), index.end());
-    given_scalar_ = kernel_.builder.convert(value, given_.meta().dtype);
-    std::vector<std::pair<Value, Scalar>> elements;
-    for (const Value& stored : kernel_.stored) {
-      if (stored.node == &node_ ? stored.index != k : k != 0) continue;
-      elements.emplace_back(stored, kernel_.emitter.request(stored, index_of(stored)));
-    }
-    for (const auto& [stored, scalar] : elements) kernel_.store(stored, index_of(stored), scalar);
-    given_ = {};
+    give(k, index, {&value, 1});
+  }
+  void results(std::span<const SymExpr> index, std::span<const Scalar> values) override {
+    give(0, index, values);
   }
 
   NestBufferId output_memory(std::size_t k) override {
@@ -80,6 +73,26 @@ class RecipeContext final : public NestContext {
     ElementEmitter& emitter_;
   };
 
+  /// Elements of outputs from `first` on, and what is computed of them: of output 0 and those given with it, the epilogue.
+  void give(std::size_t first, std::span<const SymExpr> index, std::span<const Scalar> values) {
+    Scope scope(kernel_.emitter);
+    first_given_ = first;
+    given_index_.assign(index.begin(), index.end());
+    for (const Scalar& value : values)
+      given_.push_back(kernel_.builder.convert(value, node_.output(first + given_.size()).dtype));
+    std::vector<std::pair<Value, Scalar>> elements;
+    for (const Value& stored : kernel_.stored) {
+      if (stored.node == &node_ ? !is_given(stored) : first != 0) continue;
+      elements.emplace_back(stored, kernel_.emitter.request(stored, index_of(stored)));
+    }
+    for (const auto& [stored, scalar] : elements) kernel_.store(stored, index_of(stored), scalar);
+    given_.clear();
+  }
+  bool is_given(Value value) const {
+    return value.node == &node_ && value.index >= first_given_ &&
+           value.index < first_given_ + given_.size();
+  }
+
   Index index_of(Value stored) const {
     const NodeReads& reads = kernel_.state.reads.of(stored.node);
     const Read* read = permuting_read(kernel_.group, kernel_.state.graph(), reads, stored.node);
@@ -88,20 +101,21 @@ class RecipeContext final : public NestContext {
         .value_or(point_in(stored));
   }
   Index point_in(Value value) const {
-    return index_in(value.meta().sizes, given_.meta().sizes, given_index_, kernel_.builder.facts());
+    return index_in(value.meta().sizes, node_.output(first_given_).sizes, given_index_,
+                    kernel_.builder.facts());
   }
 
   /// The recipe's own result where its epilogue reads it.
   std::optional<Scalar> given(Value value, const Index&) const {
-    if (!given_ || value != given_) return std::nullopt;
-    return given_scalar_;
+    if (!is_given(value)) return std::nullopt;
+    return given_[value.index - first_given_];
   }
 
   Kernel& kernel_;
   const Node& node_;
-  Value given_;  ///< the output whose element result() was called with
+  std::size_t first_given_ = 0;  ///< output
+  std::vector<Scalar> given_;    ///< elements of outputs from there on
   Index given_index_;
-  Scalar given_scalar_;
 };
 
 }  // namespace

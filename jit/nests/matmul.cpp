@@ -5,6 +5,9 @@
 //     acc[rows, columns] = a[rows, k] . b[k, columns]
 //     for row in rows: for column in columns (vector): result(row, column, acc[row, column])
 //
+// A panel of packed_split_matmul has as many columns for each of several right matrices, whose sums of one element are all there
+// at once.
+//
 // matmul_tiles.h says how many rows a tile and tiles a block have. Right operands that are no panels have one block: their columns
 // stay in the cache.
 //
@@ -52,7 +55,12 @@ class MatmulNest {
         fixed_(ctx.node().op_name() == "fixed_bits_matmul"),
         bits_(fixed_ || ctx.node().op_name() == "packed_bits_matmul" ? ctx.node().integer("bits")
                                                                      : 0),
-        panels_(group_ != 1 || bits_ != 0 || ctx.node().op_name() == "packed_matmul") {
+        split_(ctx.node().op_name() == "packed_split_matmul"),
+        panels_(group_ != 1 || bits_ != 0 || split_ || ctx.node().op_name() == "packed_matmul") {
+    if (split_) {
+      parts_ = static_cast<std::int64_t>(ctx.node().outputs().size());
+      tile_columns_ = ctx.operand_sizes(1)[2].constant() / parts_;
+    }
     // Buffers of others come before those of the kernel's own.
     const auto has = [&](std::size_t k) {
       return ctx.node().inputs().size() > k && ctx.node().input(k);
@@ -108,6 +116,11 @@ class MatmulNest {
     if (blocks.may_end_early) b_.begin_if(compare(b_, ScalarOp::Lt, row_begin_, rows));
     rows_ = min(tile_rows_, rows - row_begin_);
     columns_ = min(tile_columns_, columns - column_begin_);
+    if (split_) {
+      unit_columns_ = tile_columns_;
+      tile_columns_ *= parts_;
+      columns_ = tile_columns_;
+    }
     acc_ = b_.add_local(accumulator_, tile_rows_ * tile_columns_, tile_rows_ * tile_columns_);
     const SymExpr& depth_stride = right_.strides[right_.strides.size() - 2];
     const SymExpr& column_stride = right_.strides.back();
@@ -262,7 +275,7 @@ class MatmulNest {
       contract(depth_, left_tile(0), panel(base), false);
       return;
     }
-    clear(rows_ * kTileColumns);
+    clear(rows_ * tile_columns_);
     const SymExpr blocks = ceildiv(depth_, most);
     const Symbol block = b_.begin_for(blocks, ForStmt::Kind::Serial);
     const SymExpr begin = SymExpr(block) * most;
@@ -513,9 +526,13 @@ class MatmulNest {
   void write() {
     const std::size_t rank = out_.size();
     const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
-    const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Vector);
-    Scalar value = b_.load(acc_, SymExpr(row) * tile_columns_ + SymExpr(column));
-    value = b_.convert(value, ctx_.node().output().dtype);
+    const Symbol column =
+        b_.begin_for(split_ ? SymExpr(unit_columns_) : columns_, ForStmt::Kind::Vector);
+    std::vector<Scalar> values;
+    for (std::int64_t part = 0; part < parts_; ++part) {
+      const SymExpr from = SymExpr(row) * tile_columns_ + part * unit_columns_ + SymExpr(column);
+      values.push_back(b_.convert(b_.load(acc_, from), ctx_.node().output().dtype));
+    }
     const SymExpr at = row_begin_ + SymExpr(row);
     if (flat_) {
       const Index rows = delinearize(at, std::span(out_).first(rank - 1), b_.facts());
@@ -524,7 +541,7 @@ class MatmulNest {
       index_[rank - 2] = at;
     }
     index_[rank - 1] = column_begin_ + SymExpr(column);
-    ctx_.result(0, index_, value);
+    ctx_.results(index_, values);
     b_.end_for();
     b_.end_for();
   }
@@ -540,12 +557,15 @@ class MatmulNest {
   DType accumulator_;
   bool fixed_;         ///< the left operand is one of digits
   std::int64_t bits_;  ///< of a number of the right operand, which is one of words; 0: it is none
+  bool split_;         ///< panels have columns of several right matrices
   bool panels_;        ///< the right operand is a packed one
   bool flat_ = false;  ///< all rows of the batch are rows of one matrix
   SymExpr digit_stride_;  ///< of digits
   SymExpr row_stride_;
   std::int64_t tile_rows_ = kTileRows;
   std::int64_t tile_columns_ = kTileColumns;
+  std::int64_t parts_ = 1;         ///< right matrices
+  std::int64_t unit_columns_ = 0;  ///< of each, in a panel
   NestBufferId acc_ = 0;
   Mask pairs_fit_;
   std::optional<Rest> rest_;
@@ -587,5 +607,10 @@ const NestRecipe kPackedInt8MatmulRecipe{.name = "packed_int8_matmul",
                                          .build = build_matmul};
 const NestRecipe kPackedMatmulRecipe{
     .name = "packed_matmul", .memory_operands = 0b11, .epilogue = true, .build = build_matmul};
+const NestRecipe kPackedSplitMatmulRecipe{.name = "packed_split_matmul",
+                                          .memory_operands = 0b11,
+                                          .epilogue = true,
+                                          .of_all_results = true,
+                                          .build = build_matmul};
 
 }  // namespace heddle::jit

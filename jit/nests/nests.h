@@ -28,6 +28,7 @@ extern const NestRecipe kFixedBitsMatmulRecipe;
 extern const NestRecipe kPackedBitsMatmulRecipe;
 extern const NestRecipe kPackedInt8MatmulRecipe;
 extern const NestRecipe kPackedMatmulRecipe;
+extern const NestRecipe kPackedSplitMatmulRecipe;
 extern const NestRecipe kPoolRecipe;
 extern const NestRecipe kScanRecipe;
 extern const NestRecipe kScatterRecipe;

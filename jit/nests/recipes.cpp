@@ -25,6 +25,7 @@ std::span<const NestRecipe> all_recipes() {
                                                kPackedBitsMatmulRecipe,
                                                kPackedInt8MatmulRecipe,
                                                kPackedMatmulRecipe,
+                                               kPackedSplitMatmulRecipe,
                                                kMergeRunsRecipe,
                                                kOrderedScatterRecipe,
                                                kPoolRecipe,

@@ -323,6 +323,28 @@ TEST(Example, AnLstmIsAScanOfItsCell) {
   EXPECT_EQ(std::vector<double>(all.end() - 8, all.end()), got[0].to_doubles());
 }
 
+/// Wide enough for its products of slices to come before the loop, and for its gates to be computed with the products that are left.
+TEST(Scan, OfAWideCellGivesWhatItsStepsGive) {
+  const Tensor wx = ramp({20, 128}, -1280) * 1e-3f;
+  const Tensor wh = ramp({32, 128}, -2048) * 3e-4f;
+  for (const bool reverse : {false, true}) {
+    const auto lstm = [&](const Tensor& xs, const Tensor& h, const Tensor& c) {
+      return scan(LstmState{h, c}, xs,
+                  [&](const LstmState& state, const Tensor& x) {
+                    const std::vector<Tensor> gates =
+                        split(matmul(x, wx) + matmul(state.h, wh), {32, 32, 32, 32}, 1);
+                    const Tensor next_c =
+                        sigmoid(gates[0]) * state.c + sigmoid(gates[1]) * tanh(gates[2]);
+                    const Tensor next_h = sigmoid(gates[3]) * tanh(next_c);
+                    return std::pair(LstmState{next_h, next_c}, next_h + sum(x));
+                  },
+                  {.reverse = reverse});
+    };
+    for (const std::int64_t length : {0, 1, 5})
+      everywhere(lstm, {ramp({length, 2, 20}) * 1e-2f, ramp({2, 32}) * 1e-2f, ramp({2, 32})});
+  }
+}
+
 TEST(Scan, CountsWhereNothingIsScanned) {
   const auto f = [](const Tensor& x) {
     return map([&](const std::vector<Tensor>&) { return x * 2.0f; }, std::vector<Tensor>(),

@@ -100,6 +100,12 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                         {noise(t, {e.first(5), e.last(101)}), noise(t, {2, e.last(101), 64}, 2)},
                         {{"columns", std::int64_t{70}}}};
                   }});
+  rows.push_back({"packed_split_matmul", "", floats(), [](DType t, Extent e) {
+                    return OneOp{
+                        "packed_split_matmul",
+                        {noise(t, {e.first(5), e.last(101)}), noise(t, {2, e.last(101), 48}, 2)},
+                        {{"parts", std::int64_t{3}}}};
+                  }});
   rows.push_back(
       {"packed_bf16_matmul", "", {bf16}, [](DType t, Extent e) {
          const std::int64_t depth = e.last(101);

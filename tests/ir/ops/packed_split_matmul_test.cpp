@@ -1,0 +1,61 @@
+// packed_split_matmul against the matrices that its panels hold, and its constraints.
+#include <gtest/gtest.h>
+
+#include "tests/support/one_op.h"
+
+namespace heddle::testing {
+namespace {
+
+using ir::Literal;
+
+TEST(PackedSplitMatmul, EachResultIsTheProductByOneMatrix) {
+  // Panels of 2 columns of each of two matrices:
+  //   1 2 3 4     5 6 7 8
+  //   0 1 0 1     1 0 1 0
+  const Literal panels = doubles(f32, {2, 2, 4}, {1, 2, 5, 6, 0, 1, 1, 0, 3, 4, 7, 8, 0, 1, 1, 0});
+  const Literal a = doubles(f32, {2, 2}, {1, 0, 2, 1});
+  const std::vector<Literal> results =
+      evaluate({"packed_split_matmul", {a, panels}, {{"parts", std::int64_t{2}}}});
+  ASSERT_EQ(results.size(), 2u);
+  expect_same(results[0], doubles(f32, {2, 4}, {1, 2, 3, 4, 2, 5, 6, 9}));
+  expect_same(results[1], doubles(f32, {2, 4}, {5, 6, 7, 8, 11, 12, 15, 16}));
+}
+
+std::string error_for(const ir::TensorMeta& a, const ir::TensorMeta& panels,
+                      std::int64_t parts = 2) {
+  return error_of("packed_split_matmul", {a, panels}, {{"parts", parts}});
+}
+
+TEST(PackedSplitMatmul, packed_split_matmul_c1) {
+  const std::string c1 = "packed_split_matmul: C1 a and panels have one floating dtype: expected ";
+  EXPECT_EQ(error_for(meta(i32, {2, 2}), meta(i32, {1, 2, 8})), c1 + "a floating dtype, got i32");
+  EXPECT_EQ(error_for(meta(f32, {2, 2}), meta(f16, {1, 2, 8})), c1 + "f32, got f16");
+}
+
+TEST(PackedSplitMatmul, packed_split_matmul_c2) {
+  EXPECT_EQ(
+      error_for(meta(f32, {2}), meta(f32, {1, 2, 8})),
+      "packed_split_matmul: C2 a has at least two dimensions, panels have three: expected sizes "
+      "[..., m, k] and [p, k, w], got [2] and [1, 2, 8]");
+}
+
+TEST(PackedSplitMatmul, packed_split_matmul_c3) {
+  EXPECT_EQ(error_for(meta(f32, {2, 3}), meta(f32, {1, 2, 8})),
+            "packed_split_matmul: C3 the inner sizes agree: expected 3, got 2");
+}
+
+TEST(PackedSplitMatmul, packed_split_matmul_c4) {
+  EXPECT_EQ(error_for(meta(f32, {2, 2}), meta(f32, {1, 2, 8}), 0),
+            "packed_split_matmul: C4 parts is at least 1: expected 1 or more, got 0");
+}
+
+TEST(PackedSplitMatmul, packed_split_matmul_c5) {
+  const std::string c5 =
+      "packed_split_matmul: C5 panels have a known number of columns, 128 at most and as many for "
+      "each part: expected a multiple of ";
+  EXPECT_EQ(error_for(meta(f32, {2, 2}), meta(f32, {1, 2, 8}), 3), c5 + "3, got 8");
+  EXPECT_EQ(error_for(meta(f32, {2, 2}), meta(f32, {1, 2, 130})), c5 + "2, got 130");
+}
+
+}  // namespace
+}  // namespace heddle::testing
