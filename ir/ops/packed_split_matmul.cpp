@@ -3,6 +3,7 @@
 //   a         T[..., m, k], a floating dtype
 //   panels    T[p, k, parts * w]: column j of right matrix r is column r * w + j % w of panel j / w
 //   parts     the right matrices
+//   width     w
 //   results   `parts` of T[..., m, p * w]
 //
 // Result r is the product of a and right matrix r. The lowering makes such calls from products that are read in equal parts
@@ -12,8 +13,8 @@
 //   C1  a and panels have one floating dtype
 //   C2  a has at least two dimensions, panels have three
 //   C3  the inner sizes k agree
-//   C4  parts is at least 1
-//   C5  panels have a known number of columns, 128 at most and as many for each part
+//   C4  parts and width are at least 1, and parts * width is at most 128
+//   C5  panels have parts * width columns
 //
 // Memory: the results are fresh.
 // Source: as packed_matmul.
@@ -38,15 +39,13 @@ std::vector<TensorMeta> infer_packed_split_matmul(const InferContext& ctx) {
                    text_of(a.sizes) + " and " + text_of(panels.sizes));
   ctx.require_equal(a.sizes.back(), panels.sizes[1], "C3 the inner sizes agree");
   const std::int64_t parts = ctx.integer("parts");
-  if (parts < 1) fail_argument(ctx, "C4 parts is at least 1", "1 or more", std::to_string(parts));
-  const SymExpr& columns = panels.sizes[2];
-  if (!columns.is_constant() || columns.constant() > kMostPanelColumns ||
-      columns.constant() < parts || columns.constant() % parts != 0)
-    ctx.fail_shape(
-        "C5 panels have a known number of columns, 128 at most and as many for each part",
-        "a multiple of " + std::to_string(parts), columns.to_string());
+  const std::int64_t width = ctx.integer("width");
+  if (parts < 1 || width < 1 || parts > kMostPanelColumns / width)
+    fail_argument(ctx, "C4 parts and width are at least 1, and parts * width is at most 128",
+                  "two such numbers", std::to_string(parts) + " and " + std::to_string(width));
+  ctx.require_equal(parts * width, panels.sizes[2], "C5 panels have parts * width columns");
   Dims sizes(a.sizes.begin(), a.sizes.end() - 1);
-  sizes.push_back(panels.sizes[0] * (columns.constant() / parts));
+  sizes.push_back(panels.sizes[0] * width);
   std::vector<TensorMeta> results;
   for (std::int64_t r = 0; r < parts; ++r) results.push_back(fresh(ctx, a.dtype, sizes));
   return results;
@@ -56,7 +55,7 @@ std::vector<Literal> evaluate_packed_split_matmul(const EvalContext& ctx) {
   const Literal& panels = ctx.inputs[1];
   const std::int64_t parts = ctx.node.integer("parts");
   const Sizes& s = panels.sizes();
-  const std::int64_t width = s[2] / parts;
+  const std::int64_t width = ctx.node.integer("width");
   const std::vector<double> packed = dense<double>(panels);
   std::vector<Literal> results;
   for (std::int64_t r = 0; r < parts; ++r) {
@@ -78,7 +77,7 @@ OpDef packed_split_matmul_op() {
   return {
       .name = "packed_split_matmul",
       .operands = {{"a"}, {"panels"}},
-      .attrs = {{"parts", AttrKind::Int, {}}},
+      .attrs = {{"parts", AttrKind::Int, {}}, {"width", AttrKind::Int, {}}},
       .outputs = -1,
       .infer = infer_packed_split_matmul,
       .evaluate = evaluate_packed_split_matmul,

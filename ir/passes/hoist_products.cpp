@@ -1,9 +1,12 @@
 #include "ir/passes/hoist_products.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ir/analysis/regions.h"
@@ -17,8 +20,16 @@ namespace {
 
 using Values = std::vector<Value>;
 
-/// Of matrices with fewer rows a product reads more than it computes.
+/// A product of slices by a matrix with fewer rows reads more than it computes.
 constexpr std::int64_t kLeastDepth = 16;
+/// What is worth being computed before a loop, with what is made of it; the rest is done as fast as it is read.
+constexpr std::array<std::string_view, 7> kProducts = {
+    "attention", "conv",        "conv_transpose", "dequantised_matmul",
+    "int8_conv", "int8_matmul", "matmul"};
+
+bool is_product(const Node& node) {
+  return std::ranges::find(kProducts, node.op_name()) != kProducts.end();
+}
 
 bool is_constant(Value value, double number) {
   if (value.node->op_name() != "const") return false;
@@ -26,51 +37,82 @@ bool is_constant(Value value, double number) {
   return literal.count() == 1 && literal.at(0) == number;
 }
 
-/// A scan, the products of its body that come before it, and what is left of the body.
+/// Whether a node may be computed though the loop may not come to it: it has no effect and reports no error.
+bool is_harmless(const Node& node) {
+  const OpDef& op = node.op();
+  const std::string_view name = node.op_name();
+  const bool makes_values = name == "const" || name == "symint" || name == "iota" ||
+                            name == "convert" || name == "where" || is_product(node);
+  return op.pure && op.custom == nullptr && !op.lowering.region && node.after().empty() &&
+         node.outputs().size() == 1 && !wants_fallback(node) &&
+         (makes_values || op.scalar || op.lowering.view != nullptr || op.lowering.reduce);
+}
+
+/// A loop, the products of its body that come before it, and what is left of the body.
 class Loop {
  public:
-  explicit Loop(const Node& scan)
-      : scan_(scan),
-        body_(scan.graph("body")),
-        carried_(static_cast<std::size_t>(scan.integer("carried"))),
-        scanned_(static_cast<std::size_t>(scan.integer("scanned"))) {
-    if (scan.flag("counted")) return;
+  explicit Loop(const Node& call)
+      : call_(call),
+        body_(call.graph("body")),
+        is_scan_(call.op_name() == "scan"),
+        carried_(static_cast<std::size_t>(call.integer("carried"))),
+        scanned_(is_scan_ ? static_cast<std::size_t>(call.integer("scanned")) : 0),
+        same_sizes_(has_same_sizes()) {
+    for (const NodePtr& node : body_.nodes()) {
+      nodes_[node.get()] = node;
+      is_invariant(node->value());
+      is_from_product(node.get());
+    }
     for (const NodePtr& node : body_.nodes())
-      if (node->op_name() == "matmul" && is_hoistable(*node)) products_.push_back(node.get());
-    if (!products_.empty()) find_dropped();
+      if (is_product(*node) && !is_invariant(node->value()) && is_of_slices(*node))
+        of_slices_.push_back(node.get());
+    find_live();
+    std::erase_if(of_slices_, [&](const Node* product) { return !live_.contains(product); });
+    for (const NodePtr& node : body_.nodes())
+      if (before_.contains(node.get())) invariants_.push_back(node.get());
+    if (has_products()) find_dropped();
   }
 
-  bool has_products() const { return !products_.empty(); }
+  bool has_products() const { return !of_slices_.empty() || !invariants_.empty(); }
 
   Values hoist(Rewriter& rewriter) {
-    const Values operands = rewriter.map(scan_.inputs());
-    Values hoisted;
-    for (const Node* product : products_) {
-      const Value sequence = operands[*sequence_of(product->input(0))];
-      const Value matrix = operands[*input_of(product->input(1))];
-      hoisted.push_back(rewriter.builder()
-                            .call(product->op(), Values{sequence, matrix}, product->attrs())
-                            ->value());
+    const Values operands = rewriter.map(call_.inputs());
+    Values slices;
+    for (const Node* product : of_slices_) {
+      const Values factors{operands[*sequence_of(product->input(0))],
+                           outside(rewriter.builder(), operands, product->input(1))};
+      slices.push_back(rewriter.builder().call(product->op(), factors, product->attrs())->value());
     }
-    Attrs attrs = scan_.attrs();
-    std::get<GraphRef>(attrs.at("body")).graph = std::make_shared<const Graph>(rest_of_body());
-    const auto is_dropped = [&](std::size_t k) { return dropped_.contains(k); };
     Values given;
-    std::size_t scanned = hoisted.size();
+    std::size_t scanned = slices.size();
     for (std::size_t k = 0; k <= operands.size(); ++k) {
-      if (k == carried_ + scanned_) given.insert(given.end(), hoisted.begin(), hoisted.end());
-      if (k == operands.size() || is_dropped(k)) continue;
-      if (k >= carried_ && k < carried_ + scanned_) ++scanned;
+      if (k == carried_ + scanned_) given.insert(given.end(), slices.begin(), slices.end());
+      if (k == operands.size() || dropped_.contains(k)) continue;
+      if (k >= carried_ && !is_captured(k)) ++scanned;
       given.push_back(operands[k]);
     }
-    attrs.insert_or_assign("scanned", static_cast<std::int64_t>(scanned));
-    const Node* made = rewriter.builder().call(scan_.op(), given, std::move(attrs));
+    for (const Node* product : invariants_)
+      given.push_back(outside(rewriter.builder(), operands, product->value()));
+    Attrs attrs = call_.attrs();
+    if (is_scan_) attrs.insert_or_assign("scanned", static_cast<std::int64_t>(scanned));
+    for (auto& [name, attr] : attrs)
+      if (auto* ref = std::get_if<GraphRef>(&attr))
+        ref->graph =
+            std::make_shared<const Graph>(name == "body" ? rest_of_body() : condition(*ref->graph));
+    const Node* made = rewriter.builder().call(call_.op(), given, std::move(attrs));
     Values results;
     for (std::uint32_t k = 0; k < made->outputs().size(); ++k) results.push_back(made->value(k));
     return results;
   }
 
  private:
+  /// Whether each size of the body is called what it is called around the loop.
+  bool has_same_sizes() const {
+    for (const auto& [symbol, size] : region_sizes(body_, region_arguments(call_)))
+      if (!(size == SymExpr(symbol))) return false;
+    return true;
+  }
+
   std::optional<std::size_t> input_of(Value value) const {
     const auto inputs = body_.inputs();
     const auto at = std::ranges::find(inputs, value);
@@ -80,10 +122,22 @@ class Loop {
 
   bool is_captured(std::size_t k) const { return k >= carried_ + scanned_; }
 
+  /// Whether a value of the body is the same in each iteration, and may be computed before the loop.
+  bool is_invariant(Value value) {
+    if (const auto k = input_of(value))
+      return is_captured(*k) || (*k < carried_ && body_.outputs()[*k] == value);
+    const auto known = invariant_.find(value.node);
+    if (known != invariant_.end()) return known->second;
+    bool result = same_sizes_ && is_harmless(*value.node);
+    for (const Value& input : value.node->inputs())
+      result = result && (!input || is_invariant(input));
+    return invariant_[value.node] = result;
+  }
+
   /// Whether a value of the body is the number of the iteration.
   bool counts(Value value) const {
     const auto k = input_of(value);
-    if (!k || *k >= carried_ || scan_.flag("reverse") || !is_constant(scan_.input(*k), 0))
+    if (!k || *k >= carried_ || call_.flag("reverse") || !is_constant(call_.input(*k), 0))
       return false;
     const Node& next = *body_.outputs()[*k].node;
     return next.op_name() == "add" && ((next.input(0) == value && is_constant(next.input(1), 1)) ||
@@ -99,90 +153,163 @@ class Loop {
         gather.input(1).meta().rank() != 0 || !counts(gather.input(1)))
       return std::nullopt;
     const auto k = input_of(gather.input(0));
-    const auto length = scan_.attrs().find("length");
-    const bool fits = k && is_captured(*k) && length != scan_.attrs().end() &&
-                      scan_.input(*k).meta().sizes[0] == std::get<SymExpr>(length->second);
+    const auto length = call_.attrs().find("length");
+    const bool fits = k && is_captured(*k) && length != call_.attrs().end() &&
+                      call_.input(*k).meta().sizes[0] == std::get<SymExpr>(length->second);
     return fits ? k : std::nullopt;
   }
 
-  bool is_hoistable(const Node& product) const {
-    const auto matrix = input_of(product.input(1));
-    const ir::TensorMeta& left = product.input(0).meta();
-    if (!matrix || !is_captured(*matrix) || product.input(1).meta().rank() != 2 ||
-        left.rank() < 2 || !product.after().empty() || wants_fallback(product))
+  bool is_of_slices(const Node& product) {
+    if (!is_scan_ || call_.flag("counted") || product.op_name() != "matmul") return false;
+    const TensorMeta& left = product.input(0).meta();
+    if (product.input(1).meta().rank() != 2 || left.rank() < 2 || !product.after().empty() ||
+        wants_fallback(product) || !is_invariant(product.input(1)))
       return false;
     const SymExpr& depth = left.sizes.back();
     if (depth.is_constant() && depth.constant() < kLeastDepth) return false;
     return sequence_of(product.input(0)).has_value();
   }
 
-  /// Operands that nothing reads any more. Sizes in the body mean the same without them.
-  void find_dropped() {
-    std::set<const Node*> gone(products_.begin(), products_.end());
-    const auto is_read = [&](const Node* node) {
-      const auto reads = [&](const Value& value) { return value.node == node; };
-      return std::ranges::any_of(body_.outputs(), reads) ||
-             std::ranges::any_of(body_.nodes(), [&](const NodePtr& reader) {
-               return !gone.contains(reader.get()) &&
-                      (std::ranges::any_of(reader->inputs(), reads) ||
-                       std::ranges::any_of(reader->after(), reads));
-             });
+  /// Whether a node is computed from a product, or is one.
+  bool is_from_product(const Node* node) {
+    const auto known = from_product_.find(node);
+    if (known != from_product_.end()) return known->second;
+    bool result = is_product(*node);
+    for (const Value& input : node->inputs())
+      result = result || (input && is_from_product(input.node));
+    return from_product_[node] = result;
+  }
+
+  /// What is still computed in the body, and what it reads that comes before the loop: all that stays the same and begins with a
+  /// product, but for views of that.
+  void find_live() {
+    const std::set<const Node*> slices(of_slices_.begin(), of_slices_.end());
+    std::vector<const Node*> open;
+    const auto reach = [&](const Value& value) {
+      if (value && live_.insert(value.node).second) open.push_back(value.node);
     };
-    for (const Node* product : products_) {
-      const Node* left = product->input(0).node;
-      if (left->op_name() == "gather" && !is_read(left)) gone.insert(left);
+    for (const Value& output : body_.outputs()) reach(output);
+    for (const NodePtr& node : body_.nodes())
+      if (!node->is_argument() && !is_pure(*node)) reach(node->value());
+    while (!open.empty()) {
+      const Node* node = open.back();
+      open.pop_back();
+      if (slices.contains(node)) continue;
+      const bool is_before =
+          !node->is_argument() && is_invariant(node->value()) && is_from_product(node);
+      if (is_before && node->op().lowering.view == nullptr) {
+        before_.insert(node);
+        continue;
+      }
+      for (const Value& input : node->inputs()) reach(input);
+      for (const Value& first : node->after()) reach(first);  // sizes may be told there
     }
-    dead_ = gone;
-    const std::vector<TensorMeta> arguments = region_arguments(scan_);
-    const base::SymbolExprs sizes = region_sizes(body_, arguments);
+  }
+
+  /// Operands that nothing reads any more. Sizes mean the same without them.
+  void find_dropped() {
+    std::set<const Node*> read = live_;
+    if (!is_scan_)
+      for (std::size_t k = 0; k < body_.inputs().size(); ++k)
+        if (is_read(call_.graph("condition"), k)) read.insert(body_.inputs()[k].node);
+    const base::SymbolExprs sizes = region_sizes(body_, region_arguments(call_));
     for (std::size_t k = carried_; k < body_.inputs().size(); ++k) {
       const Value input = body_.inputs()[k];
+      const bool is_count = is_scan_ && call_.flag("counted") && k == carried_ + scanned_;
       const bool plain = std::ranges::all_of(
           input.meta().sizes, [&](const SymExpr& size) { return size.substitute(sizes) == size; });
-      if (plain && !is_read(input.node)) dropped_.insert(k);
+      if (plain && !is_count && !read.contains(input.node)) dropped_.insert(k);
     }
+  }
+
+  static bool is_read(const Graph& graph, std::size_t k) {
+    const auto reads = [&](const Value& value) { return value == graph.inputs()[k]; };
+    return std::ranges::any_of(graph.outputs(), reads) ||
+           std::ranges::any_of(graph.nodes(), [&](const NodePtr& node) {
+             return std::ranges::any_of(node->inputs(), reads);
+           });
+  }
+
+  /// What stays the same in the body, computed around the loop.
+  Value outside(GraphBuilder& builder, const Values& operands, Value value) {
+    if (const auto k = input_of(value)) return operands[*k];
+    const auto made = outside_.find(value.node);
+    if (made != outside_.end()) return made->second->value(value.index);
+    Values inputs;
+    for (const Value& input : value.node->inputs())
+      inputs.push_back(input ? outside(builder, operands, input) : Value());
+    const Node* node =
+        builder.transplant(nodes_.at(value.node), inputs, {}, value.node->annotations());
+    outside_[value.node] = node;
+    return node->value(value.index);
+  }
+
+  /// Puts the products among the inputs of a nested graph, and takes those out that nothing reads. @return what stands for the products.
+  std::map<const Node*, Value> change_inputs(GraphBuilder& builder) const {
+    Values inputs(builder.inputs().begin(), builder.inputs().end());
+    Values dropped;
+    for (const std::size_t k : dropped_) dropped.push_back(inputs[k]);
+    std::map<const Node*, Value> given;
+    const auto add = [&](const Node* product) {
+      const TensorMeta& meta = product->output();
+      return given[product] = builder.input(TensorMeta::of(meta.dtype, meta.sizes));
+    };
+    Values slices;
+    for (const Node* product : of_slices_) slices.push_back(add(product));
+    inputs.insert(inputs.begin() + static_cast<std::ptrdiff_t>(carried_ + scanned_), slices.begin(),
+                  slices.end());
+    for (const Node* product : invariants_) inputs.push_back(add(product));
+    builder.order_inputs(inputs);
+    builder.drop_inputs(dropped);
+    return given;
   }
 
   Graph rest_of_body() const {
-    bool begun = false;
-    std::map<const Node*, Value> slices;
-    const auto begin = [&](GraphBuilder& b) {
-      Values inputs(b.inputs().begin(), b.inputs().end());
-      const auto behind = inputs.begin() + static_cast<std::ptrdiff_t>(carried_ + scanned_);
-      Values made;
-      for (const Node* product : products_) {
-        const TensorMeta& meta = product->output();
-        made.push_back(b.input(TensorMeta::of(meta.dtype, meta.sizes)));
-        slices[product] = made.back();
-      }
-      Values dropped;
-      for (const std::size_t k : dropped_) dropped.push_back(inputs[k]);
-      inputs.insert(behind, made.begin(), made.end());
-      b.order_inputs(inputs);
-      b.drop_inputs(dropped);
-    };
+    std::optional<std::map<const Node*, Value>> given;
     return rewrite(body_, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<Values> {
-      if (!std::exchange(begun, true)) begin(rewriter.builder());
-      if (const auto slice = slices.find(node.get()); slice != slices.end())
-        return Values{slice->second};
-      if (dead_.contains(node.get())) return Values{};
-      return {};
+      if (!given) given = change_inputs(rewriter.builder());
+      if (const auto found = given->find(node.get()); found != given->end())
+        return Values{found->second};
+      return live_.contains(node.get()) ? std::optional<Values>() : Values{};
     });
   }
 
-  const Node& scan_;
+  /// The condition of the same inputs.
+  Graph condition(const Graph& graph) const {
+    auto env = std::make_shared<ShapeEnv>();
+    env->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
+    env->next_unbacked_ = graph.next_unbacked_symbol();
+    GraphBuilder builder(graph.name(), env);
+    builder.adopt(graph);
+    for (const NodePtr& node : graph.nodes()) builder.share(node);
+    change_inputs(builder);
+    for (std::size_t k = 0; k < graph.outputs().size(); ++k)
+      builder.output(graph.outputs()[k], graph.output_label(k));
+    return builder.finish();
+  }
+
+  const Node& call_;
   const Graph& body_;
+  const bool is_scan_;
   const std::size_t carried_, scanned_;
-  std::vector<const Node*> products_;
-  std::set<const Node*> dead_;     ///< the products, and gathers that only they read
+  const bool same_sizes_;
+  std::unordered_map<const Node*, NodePtr> nodes_;
+  std::unordered_map<const Node*, bool> invariant_;
+  std::unordered_map<const Node*, bool> from_product_;
+  std::vector<const Node*> of_slices_;  ///< products
+  std::set<const Node*> before_;
+  std::vector<const Node*> invariants_;  ///< those in `before_`, in the body's order
+  std::set<const Node*>
+      live_;  ///< what the rest of the body needs, the products themselves included
   std::set<std::size_t> dropped_;  ///< operands
+  std::unordered_map<const Node*, const Node*> outside_;
 };
 
 }  // namespace
 
 Graph hoist_products(const Graph& graph) {
   return rewrite(graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<Values> {
-    if (node->op_name() != "scan") return {};
+    if (node->op_name() != "scan" && node->op_name() != "while_loop") return {};
     Loop loop(*node);
     if (!loop.has_products()) return {};
     return loop.hoist(rewriter);

@@ -1,11 +1,12 @@
-// Products of a loop's slices, all at once.
+// Products that a loop would compute again and again, before it.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace heddle::ir {
 
-/// Multiplies what a scan reads slice by slice by a matrix that stays the same before the loop.
+/// Computes before a loop what its body multiplies that stays the same, and at once what a scan multiplies slice by slice by a matrix
+/// that stays the same.
 ///
 ///   %1 = scan(%h, %x: f32[s0, 1, 400], %w: f32[400, 1600], %u) {body = @step, carried = 1, scanned = 1, length = s0}
 ///   graph @step(%h, %x: f32[1, 400], %w: f32[400, 1600], %u) { %1 = matmul(%x, %w); … }
@@ -14,10 +15,12 @@ namespace heddle::ir {
 ///   %1 = scan(%h, %0: f32[s0, 1, 1600], %u) {body = @step, carried = 1, scanned = 1, length = s0}
 ///
 /// One product of many rows reads the matrix once, where the loop reads it in each iteration. A slice is also what the body gathers from
-/// an operand of `length` slices by a number that it counts up from 0.
+/// an operand of `length` slices by a number that it counts up from 0. What stays the same are operands that are not carried, those that
+/// are handed on as they are, and what views, constants, arithmetic and reductions make of them.
 ///
 /// Needs:   any verified graph.
-/// Leaves:  loops that may end before their last slice, products whose matrix has few rows, and operands that something else reads too.
+/// Leaves:  products of slices in loops that may end before the last one, or by a matrix of few rows; what a condition computes; in
+///          bodies that call sizes otherwise than the graph around them, all but products of slices by operands.
 /// Order:   after canonicalise and merge-views, which make operands plain; before permuted-products.
 /// Cost:    linear in nodes.
 Graph hoist_products(const Graph& graph);

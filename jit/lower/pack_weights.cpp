@@ -121,7 +121,9 @@ class Packer {
                                           const Node& node, Value packed) {
     const Value operands[] = {rewriter.map(node.input(0)), packed};
     const std::int64_t parts = split.parts_of(node);
-    const Node* made = rewriter.builder().call("packed_split_matmul", operands, {{"parts", parts}});
+    const std::int64_t width = packed.meta().sizes[2].constant() / parts;
+    const Node* made = rewriter.builder().call("packed_split_matmul", operands,
+                                               {{"parts", parts}, {"width", width}});
     std::vector<Value> results;
     for (std::uint32_t k = 0; k < made->outputs().size(); ++k) results.push_back(made->value(k));
     return split.replace(rewriter, node, std::move(results));

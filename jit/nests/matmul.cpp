@@ -58,8 +58,8 @@ class MatmulNest {
         split_(ctx.node().op_name() == "packed_split_matmul"),
         panels_(group_ != 1 || bits_ != 0 || split_ || ctx.node().op_name() == "packed_matmul") {
     if (split_) {
-      parts_ = static_cast<std::int64_t>(ctx.node().outputs().size());
-      tile_columns_ = ctx.operand_sizes(1)[2].constant() / parts_;
+      parts_ = ctx.node().integer("parts");
+      tile_columns_ = ctx.node().integer("width");
     }
     // Buffers of others come before those of the kernel's own.
     const auto has = [&](std::size_t k) {

@@ -83,6 +83,23 @@ TEST(While, SwapsWhatItCarries) {
     everywhere(f, {ramp({3}), ramp({3}, 4), Tensor::scalar_int(i64, n)});
 }
 
+/// Products that stay the same come before the loop, which runs seven times, once or not at all.
+TEST(While, MultipliesOnceWhatStaysTheSame) {
+  const auto f = [](const Tensor& x, const Tensor& w, const Tensor& n) {
+    const auto [sums, kept, k] = while_loop(
+        std::tuple(sum(x, {1}), w, n),
+        [](const std::tuple<Tensor, Tensor, Tensor>& s) { return greater(std::get<2>(s), 0); },
+        [&](const std::tuple<Tensor, Tensor, Tensor>& s) {
+          const auto& [h, same, left] = s;
+          const Tensor scores = tanh(matmul(x, permute(same, {1, 0})));
+          return std::tuple(h * 0.5f + matmul(scores, amax(scores, {0})), same, left - 1);
+        });
+    return std::pair(sums + sum(kept), cast(k, f32));
+  };
+  for (const std::int64_t times : {7, 1, 0})
+    everywhere(f, {ramp({3, 5}) * 1e-2f, ramp({4, 5}, -9) * 1e-1f, Tensor::scalar_int(i64, times)});
+}
+
 TEST(While, AShapeThatChangesIsRefused) {
   Engine engine([](const Tensor& x) {
     return while_loop(

@@ -104,7 +104,7 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                     return OneOp{
                         "packed_split_matmul",
                         {noise(t, {e.first(5), e.last(101)}), noise(t, {2, e.last(101), 48}, 2)},
-                        {{"parts", std::int64_t{3}}}};
+                        {{"parts", std::int64_t{3}}, {"width", std::int64_t{16}}}};
                   }});
   rows.push_back(
       {"packed_bf16_matmul", "", {bf16}, [](DType t, Extent e) {

@@ -62,6 +62,7 @@ const std::vector<TrafficException>& exceptions() {
       {"dequantised_matmul", kSectors, 0.5, kOdd},
       {"dequantised_matmul", kPasses, 1.8, kOdd},
       {"attention", kSectors, 0.5, "heads of unknown size have no tiles of their own"},
+      {"join_attention", kWorking, 0.15, kCpu},
       {"scatter_elements_none", kWorking, 0.2, kInTurn},
       {"scatter_elements_none", kChain, 40, kInTurn},
       {"scatter_nd_none", kWorking, 0.2, kInTurn},

@@ -15,15 +15,17 @@ TEST(PackedSplitMatmul, EachResultIsTheProductByOneMatrix) {
   const Literal panels = doubles(f32, {2, 2, 4}, {1, 2, 5, 6, 0, 1, 1, 0, 3, 4, 7, 8, 0, 1, 1, 0});
   const Literal a = doubles(f32, {2, 2}, {1, 0, 2, 1});
   const std::vector<Literal> results =
-      evaluate({"packed_split_matmul", {a, panels}, {{"parts", std::int64_t{2}}}});
+      evaluate({"packed_split_matmul",
+                {a, panels},
+                {{"parts", std::int64_t{2}}, {"width", std::int64_t{2}}}});
   ASSERT_EQ(results.size(), 2u);
   expect_same(results[0], doubles(f32, {2, 4}, {1, 2, 3, 4, 2, 5, 6, 9}));
   expect_same(results[1], doubles(f32, {2, 4}, {5, 6, 7, 8, 11, 12, 15, 16}));
 }
 
-std::string error_for(const ir::TensorMeta& a, const ir::TensorMeta& panels,
-                      std::int64_t parts = 2) {
-  return error_of("packed_split_matmul", {a, panels}, {{"parts", parts}});
+std::string error_for(const ir::TensorMeta& a, const ir::TensorMeta& panels, std::int64_t parts = 2,
+                      std::int64_t width = 4) {
+  return error_of("packed_split_matmul", {a, panels}, {{"parts", parts}, {"width", width}});
 }
 
 TEST(PackedSplitMatmul, packed_split_matmul_c1) {
@@ -45,16 +47,18 @@ TEST(PackedSplitMatmul, packed_split_matmul_c3) {
 }
 
 TEST(PackedSplitMatmul, packed_split_matmul_c4) {
-  EXPECT_EQ(error_for(meta(f32, {2, 2}), meta(f32, {1, 2, 8}), 0),
-            "packed_split_matmul: C4 parts is at least 1: expected 1 or more, got 0");
+  const std::string c4 =
+      "packed_split_matmul: C4 parts and width are at least 1, and parts * width is at most 128: "
+      "expected two such numbers, got ";
+  const ir::TensorMeta a = meta(f32, {2, 2});
+  EXPECT_EQ(error_for(a, meta(f32, {1, 2, 8}), 0), c4 + "0 and 4");
+  EXPECT_EQ(error_for(a, meta(f32, {1, 2, 8}), 2, 0), c4 + "2 and 0");
+  EXPECT_EQ(error_for(a, meta(f32, {1, 2, 130}), 2, 65), c4 + "2 and 65");
 }
 
 TEST(PackedSplitMatmul, packed_split_matmul_c5) {
-  const std::string c5 =
-      "packed_split_matmul: C5 panels have a known number of columns, 128 at most and as many for "
-      "each part: expected a multiple of ";
-  EXPECT_EQ(error_for(meta(f32, {2, 2}), meta(f32, {1, 2, 8}), 3), c5 + "3, got 8");
-  EXPECT_EQ(error_for(meta(f32, {2, 2}), meta(f32, {1, 2, 130})), c5 + "2, got 130");
+  EXPECT_EQ(error_for(meta(f32, {2, 2}), meta(f32, {1, 2, 9})),
+            "packed_split_matmul: C5 panels have parts * width columns: expected 8, got 9");
 }
 
 }  // namespace
