@@ -270,8 +270,14 @@ class MatmulNest {
     const SymExpr base = right_.offset + right_.strides[0] * number;
     const DType dtype = ctx_.node().input(1).meta().dtype;
     const bool narrow = dtype == DType::F16 || dtype == DType::BF16 || is_float8(dtype);
-    const std::int64_t most = part_depth(kPanelDepth);
-    if (!narrow && depth_.is_constant() && depth_.constant() <= most) {
+    // Wider panels have shorter parts, of whole groups of steps.
+    constexpr std::int64_t kSteps = 16;
+    const std::int64_t wide = std::max(tile_columns_, kTileColumns);
+    const std::int64_t most = part_depth(kPanelDepth * kTileColumns / wide / kSteps * kSteps);
+    // One row reads a panel once, and waits less for the sums of one pass.
+    const bool is_one_pass = (depth_.is_constant() && depth_.constant() <= most) ||
+                             (split_ && b_.simplify(rows_).is_constant(1));
+    if (!narrow && is_one_pass) {
       contract(depth_, left_tile(0), panel(base), false);
       return;
     }

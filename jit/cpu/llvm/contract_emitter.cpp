@@ -45,9 +45,10 @@ unsigned block_rows(unsigned tile_rows, unsigned vectors, unsigned most, bool is
 }
 
 /// Vectors of a row of a block, so that its sums cover that latency where rows are few; of one or two as many as there are registers for, since longer
-/// runs of b come faster. With 16 registers there is room for the sums, a row of b and an element of a.
+/// runs of b come faster; of six all, where two left over by themselves would be too few. With 16 registers there is room for the sums, a row of b and an element of a.
 /// @param sums  vectors of them for each vector of a row
 unsigned block_vectors(unsigned rows, unsigned columns, unsigned sums, std::int64_t vector_bytes) {
+  if (vector_bytes == 64 && columns == 6 && rows > 2 && sums == 1) return columns;
   if (vector_bytes == 64) return std::min(columns, (rows == 1 ? 16u : rows == 2 ? 8u : 4u) / sums);
   return std::min(columns, (rows == 1 ? 8u : rows == 2 ? 4u : 2u) / sums);
 }
