@@ -13,6 +13,7 @@
 #include "ir/literal.h"
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
+#include "ir/passes/loop_graphs.h"
 
 namespace heddle::ir {
 
@@ -56,24 +57,24 @@ class Loop {
         body_(call.graph("body")),
         is_scan_(call.op_name() == "scan"),
         carried_(static_cast<std::size_t>(call.integer("carried"))),
-        scanned_(is_scan_ ? static_cast<std::size_t>(call.integer("scanned")) : 0),
+        captured_(first_captured(call)),
         same_sizes_(has_same_sizes()) {
     for (const NodePtr& node : body_.nodes()) {
       nodes_[node.get()] = node;
       is_invariant(node->value());
       is_from_product(node.get());
     }
-    for (const NodePtr& node : body_.nodes())
-      if (is_product(*node) && !is_invariant(node->value()) && is_of_slices(*node))
+    for (const NodePtr& node : body_.nodes()) {
+      if (!is_product(*node) || is_invariant(node->value())) continue;
+      if (is_of_slices(*node))
         of_slices_.push_back(node.get());
+      else
+        find_matrices(*node);
+    }
     find_live();
-    std::erase_if(of_slices_, [&](const Node* product) { return !live_.contains(product); });
-    for (const NodePtr& node : body_.nodes())
-      if (before_.contains(node.get())) invariants_.push_back(node.get());
-    if (has_products()) find_dropped();
   }
 
-  bool has_products() const { return !of_slices_.empty() || !invariants_.empty(); }
+  bool changes() const { return !of_slices_.empty() || !invariants_.empty(); }
 
   Values hoist(Rewriter& rewriter) {
     const Values operands = rewriter.map(call_.inputs());
@@ -83,22 +84,21 @@ class Loop {
                            outside(rewriter.builder(), operands, product->input(1))};
       slices.push_back(rewriter.builder().call(product->op(), factors, product->attrs())->value());
     }
-    Values given;
-    std::size_t scanned = slices.size();
-    for (std::size_t k = 0; k <= operands.size(); ++k) {
-      if (k == carried_ + scanned_) given.insert(given.end(), slices.begin(), slices.end());
-      if (k == operands.size() || dropped_.contains(k)) continue;
-      if (k >= carried_ && !is_captured(k)) ++scanned;
-      given.push_back(operands[k]);
-    }
-    for (const Node* product : invariants_)
-      given.push_back(outside(rewriter.builder(), operands, product->value()));
+    Values given = operands;
+    given.insert(given.begin() + static_cast<std::ptrdiff_t>(captured_), slices.begin(),
+                 slices.end());
+    for (const Node* node : invariants_)
+      given.push_back(outside(rewriter.builder(), operands, node->value()));
     Attrs attrs = call_.attrs();
+    const std::size_t scanned = captured_ - carried_ + slices.size();
     if (is_scan_) attrs.insert_or_assign("scanned", static_cast<std::int64_t>(scanned));
-    for (auto& [name, attr] : attrs)
-      if (auto* ref = std::get_if<GraphRef>(&attr))
-        ref->graph =
-            std::make_shared<const Graph>(name == "body" ? rest_of_body() : condition(*ref->graph));
+    for (auto& [name, attr] : attrs) {
+      auto* ref = std::get_if<GraphRef>(&attr);
+      if (ref == nullptr) continue;
+      const auto add = [&](GraphBuilder& builder) { add_inputs(builder); };
+      ref->graph = std::make_shared<const Graph>(name == "body" ? rest_of_body()
+                                                                : with_inputs(*ref->graph, add));
+    }
     const Node* made = rewriter.builder().call(call_.op(), given, std::move(attrs));
     Values results;
     for (std::uint32_t k = 0; k < made->outputs().size(); ++k) results.push_back(made->value(k));
@@ -120,7 +120,7 @@ class Loop {
     return static_cast<std::size_t>(at - inputs.begin());
   }
 
-  bool is_captured(std::size_t k) const { return k >= carried_ + scanned_; }
+  bool is_captured(std::size_t k) const { return k >= captured_; }
 
   /// Whether a value of the body is the same in each iteration, and may be computed before the loop.
   bool is_invariant(Value value) {
@@ -132,6 +132,22 @@ class Loop {
     for (const Value& input : value.node->inputs())
       result = result && (!input || is_invariant(input));
     return invariant_[value.node] = result;
+  }
+
+  /// Notes the right operand of a product that is a view of what never changes: before the loop it is packed.
+  void find_matrices(const Node& product) {
+    const Value matrix = product.input(1);
+    if (product.op_name() == "matmul" && !matrix.node->is_argument() && is_invariant(matrix) &&
+        is_fixed(matrix))
+      matrices_.insert(matrix.node);
+  }
+  bool is_fixed(Value value) const {
+    if (const auto k = input_of(value)) {
+      const std::string_view op = call_.input(*k).node->op_name();
+      return op == "param" || op == "const";
+    }
+    return std::ranges::all_of(value.node->inputs(),
+                               [&](const Value& input) { return input && is_fixed(input); });
   }
 
   /// Whether a value of the body is the number of the iteration.
@@ -181,53 +197,26 @@ class Loop {
   }
 
   /// What is still computed in the body, and what it reads that comes before the loop: all that stays the same and begins with a
-  /// product, but for views of that.
+  /// product, but for views of that, and matrices of products that are made of operands alone.
   void find_live() {
-    const std::set<const Node*> slices(of_slices_.begin(), of_slices_.end());
-    std::vector<const Node*> open;
-    const auto reach = [&](const Value& value) {
-      if (value && live_.insert(value.node).second) open.push_back(value.node);
-    };
-    for (const Value& output : body_.outputs()) reach(output);
+    std::unordered_set<const Node*> known(of_slices_.begin(), of_slices_.end());
     for (const NodePtr& node : body_.nodes())
-      if (!node->is_argument() && !is_pure(*node)) reach(node->value());
-    while (!open.empty()) {
-      const Node* node = open.back();
-      open.pop_back();
-      if (slices.contains(node)) continue;
-      const bool is_before =
-          !node->is_argument() && is_invariant(node->value()) && is_from_product(node);
-      if (is_before && node->op().lowering.view == nullptr) {
-        before_.insert(node);
-        continue;
-      }
-      for (const Value& input : node->inputs()) reach(input);
-      for (const Value& first : node->after()) reach(first);  // sizes may be told there
-    }
+      if (!node->is_argument() && is_before(*node)) known.insert(node.get());
+    live_ = live_nodes(body_, known);
+    for (const NodePtr& node : body_.nodes())
+      if (live_.contains(node.get()) && known.contains(node.get()) && !is_slice_product(node.get()))
+        invariants_.push_back(node.get());
+    std::erase_if(of_slices_, [&](const Node* product) { return !live_.contains(product); });
   }
 
-  /// Operands that nothing reads any more. Sizes mean the same without them.
-  void find_dropped() {
-    std::set<const Node*> read = live_;
-    if (!is_scan_)
-      for (std::size_t k = 0; k < body_.inputs().size(); ++k)
-        if (is_read(call_.graph("condition"), k)) read.insert(body_.inputs()[k].node);
-    const base::SymbolExprs sizes = region_sizes(body_, region_arguments(call_));
-    for (std::size_t k = carried_; k < body_.inputs().size(); ++k) {
-      const Value input = body_.inputs()[k];
-      const bool is_count = is_scan_ && call_.flag("counted") && k == carried_ + scanned_;
-      const bool plain = std::ranges::all_of(
-          input.meta().sizes, [&](const SymExpr& size) { return size.substitute(sizes) == size; });
-      if (plain && !is_count && !read.contains(input.node)) dropped_.insert(k);
-    }
+  bool is_slice_product(const Node* node) const {
+    return std::ranges::find(of_slices_, node) != of_slices_.end();
   }
 
-  static bool is_read(const Graph& graph, std::size_t k) {
-    const auto reads = [&](const Value& value) { return value == graph.inputs()[k]; };
-    return std::ranges::any_of(graph.outputs(), reads) ||
-           std::ranges::any_of(graph.nodes(), [&](const NodePtr& node) {
-             return std::ranges::any_of(node->inputs(), reads);
-           });
+  /// Whether a node is computed before the loop and given to it, if the body needs it.
+  bool is_before(const Node& node) {
+    if (!is_invariant(node.value())) return false;
+    return is_from_product(&node) ? node.op().lowering.view == nullptr : matrices_.contains(&node);
   }
 
   /// What stays the same in the body, computed around the loop.
@@ -244,64 +233,47 @@ class Loop {
     return node->value(value.index);
   }
 
-  /// Puts the products among the inputs of a nested graph, and takes those out that nothing reads. @return what stands for the products.
-  std::map<const Node*, Value> change_inputs(GraphBuilder& builder) const {
+  /// Puts what comes before the loop among the inputs of a nested graph. @return what stands for it there.
+  std::map<const Node*, Value> add_inputs(GraphBuilder& builder) const {
     Values inputs(builder.inputs().begin(), builder.inputs().end());
-    Values dropped;
-    for (const std::size_t k : dropped_) dropped.push_back(inputs[k]);
     std::map<const Node*, Value> given;
-    const auto add = [&](const Node* product) {
-      const TensorMeta& meta = product->output();
-      return given[product] = builder.input(TensorMeta::of(meta.dtype, meta.sizes));
+    const auto add = [&](const Node* node) {
+      const TensorMeta& meta = node->output();
+      return given[node] = builder.input(TensorMeta::of(meta.dtype, meta.sizes));
     };
     Values slices;
     for (const Node* product : of_slices_) slices.push_back(add(product));
-    inputs.insert(inputs.begin() + static_cast<std::ptrdiff_t>(carried_ + scanned_), slices.begin(),
+    inputs.insert(inputs.begin() + static_cast<std::ptrdiff_t>(captured_), slices.begin(),
                   slices.end());
-    for (const Node* product : invariants_) inputs.push_back(add(product));
+    for (const Node* node : invariants_) inputs.push_back(add(node));
     builder.order_inputs(inputs);
-    builder.drop_inputs(dropped);
     return given;
   }
 
   Graph rest_of_body() const {
     std::optional<std::map<const Node*, Value>> given;
     return rewrite(body_, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<Values> {
-      if (!given) given = change_inputs(rewriter.builder());
+      if (!given) given = add_inputs(rewriter.builder());
       if (const auto found = given->find(node.get()); found != given->end())
         return Values{found->second};
       return live_.contains(node.get()) ? std::optional<Values>() : Values{};
     });
   }
 
-  /// The condition of the same inputs.
-  Graph condition(const Graph& graph) const {
-    auto env = std::make_shared<ShapeEnv>();
-    env->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
-    env->next_unbacked_ = graph.next_unbacked_symbol();
-    GraphBuilder builder(graph.name(), env);
-    builder.adopt(graph);
-    for (const NodePtr& node : graph.nodes()) builder.share(node);
-    change_inputs(builder);
-    for (std::size_t k = 0; k < graph.outputs().size(); ++k)
-      builder.output(graph.outputs()[k], graph.output_label(k));
-    return builder.finish();
-  }
-
   const Node& call_;
   const Graph& body_;
   const bool is_scan_;
-  const std::size_t carried_, scanned_;
+  const std::size_t carried_,
+      captured_;  ///< captured_: the first operand that is the same in each iteration
   const bool same_sizes_;
   std::unordered_map<const Node*, NodePtr> nodes_;
   std::unordered_map<const Node*, bool> invariant_;
   std::unordered_map<const Node*, bool> from_product_;
-  std::vector<const Node*> of_slices_;  ///< products
-  std::set<const Node*> before_;
-  std::vector<const Node*> invariants_;  ///< those in `before_`, in the body's order
-  std::set<const Node*>
-      live_;  ///< what the rest of the body needs, the products themselves included
-  std::set<std::size_t> dropped_;  ///< operands
+  std::unordered_set<const Node*> matrices_;  ///< of products, made of what never changes
+  std::vector<const Node*> of_slices_;        ///< products
+  std::vector<const Node*> invariants_;       ///< in the body's order
+  std::unordered_set<const Node*>
+      live_;  ///< what the rest of the body needs, with what it is given
   std::unordered_map<const Node*, const Node*> outside_;
 };
 
@@ -309,9 +281,9 @@ class Loop {
 
 Graph hoist_products(const Graph& graph) {
   return rewrite(graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<Values> {
-    if (node->op_name() != "scan" && node->op_name() != "while_loop") return {};
+    if (!is_loop(*node)) return {};
     Loop loop(*node);
-    if (!loop.has_products()) return {};
+    if (!loop.changes()) return {};
     return loop.hoist(rewriter);
   });
 }

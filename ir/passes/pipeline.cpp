@@ -21,6 +21,7 @@
 #include "ir/passes/cse.h"
 #include "ir/passes/dce.h"
 #include "ir/passes/decompose.h"
+#include "ir/passes/drop_operands.h"
 #include "ir/passes/fold_constants.h"
 #include "ir/passes/form_attention.h"
 #include "ir/passes/form_regions.h"
@@ -52,6 +53,7 @@ constexpr Pass kPasses[] = {
     {"cse", cse},
     {"dce", dce},
     {"decompose", decompose},
+    {"drop-operands", drop_operands},
     {"fold-constants", fold_constants},
     {"form-attention", form_attention},
     {"form-regions", [](const Graph& graph) { return form_regions(graph); }},
@@ -89,6 +91,7 @@ constexpr std::string_view kPipeline[] = {
     "channels-last",
     "push-permutes",
     "hoist-products",
+    "drop-operands",
     "permuted-products",
     "narrow-products",
     "merge-views",

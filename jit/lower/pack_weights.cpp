@@ -5,7 +5,9 @@
 #include <numeric>
 
 #include "ir/op.h"
+#include "ir/passes/drop_operands.h"
 #include "ir/passes/form_regions.h"
+#include "ir/passes/loop_graphs.h"
 #include "jit/lower/byte_products.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/fixed_values.h"
@@ -26,7 +28,7 @@ class Packer {
       : options_(options), fixed_(options), split_(graph, options) {}
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const ir::NodePtr& node) {
-    if (node->op_name() == "scan") return visit_scan(rewriter, *node);
+    if (ir::is_loop(*node)) return visit_loop(rewriter, *node);
     if (node->op_name() == "slice") return split_.part(rewriter, *node);
     if (!is_packable(*node) || !fixed_.contains(node->input(1).node)) return std::nullopt;
     if (const auto bytes = byte_product_of(*node)) return byte_product(rewriter, *bytes);
@@ -161,16 +163,16 @@ class Packer {
 
   /// Matrices that are the same in each iteration, and in each run, are packed before the loop: their panels are
   /// operands after the others.
-  std::optional<std::vector<Value>> visit_scan(ir::Rewriter& rewriter, const Node& node) {
+  std::optional<std::vector<Value>> visit_loop(ir::Rewriter& rewriter, const Node& node) {
     const ir::Graph& body = node.graph("body");
-    const auto first = static_cast<std::size_t>(node.integer("carried") + node.integer("scanned"));
+    const std::size_t first = ir::first_captured(node);
     std::vector<Value> operands = rewriter.map(node.inputs());
     // Panels in the body, by the matrix and in how many parts they are; kOfPairs: of pairs.
     constexpr std::int64_t kOfPairs = -1;
     std::map<std::pair<Value, std::int64_t>, Value> inside;
     SplitProducts split(body, options_);
     std::map<std::pair<Value, Value>, BytePanels> bytes;  // by the matrix and its zero point
-    // What the scan reads around it for a value of the body, if that is the same in each run.
+    // What the loop reads around it for a value of the body, if that is the same in each run.
     const auto given_to = [&](Value value) -> Value {
       const auto inputs = body.inputs();
       const auto k = static_cast<std::size_t>(std::ranges::find(inputs, value) - inputs.begin());
@@ -187,7 +189,7 @@ class Packer {
             const Value zero = product->right.zero;
             const Value point = zero ? given_to(behind_conversion(zero)) : Value();
             if (!matrix || (zero && !point)) return std::nullopt;
-            return product_in_scan(rewriter, within, operands, bytes[{matrix, point}], *product,
+            return product_in_loop(rewriter, within, operands, bytes[{matrix, point}], *product,
                                    {matrix, point});
           }
           const Value matrix = given_to(part->input(1));
@@ -210,6 +212,14 @@ class Packer {
     if (packed.identical(body)) return std::nullopt;
     ir::Attrs attrs = node.attrs();
     std::get<ir::GraphRef>(attrs.at("body")).graph = std::make_shared<const ir::Graph>(packed);
+    if (const auto condition = attrs.find("condition"); condition != attrs.end()) {
+      auto& graph = std::get<ir::GraphRef>(condition->second).graph;
+      graph =
+          std::make_shared<const ir::Graph>(ir::with_inputs(*graph, [&](ir::GraphBuilder& builder) {
+            for (std::size_t k = node.inputs().size(); k < operands.size(); ++k)
+              builder.input(ir::TensorMeta::of(operands[k].meta().dtype, operands[k].meta().sizes));
+          }));
+    }
     const Node* made = rewriter.builder().call(node.op(), operands, std::move(attrs));
     std::vector<Value> results;
     for (std::uint32_t k = 0; k < made->outputs().size(); ++k) results.push_back(made->value(k));
@@ -221,10 +231,10 @@ class Packer {
     return zero.node->op_name() == "convert" ? zero.node->input(0) : zero;
   }
 
-  /// A product of bytes in a scan with panels that are made before it.
+  /// A product of bytes in a loop with panels that are made before it.
   /// @param panels  those as the body has them, once they are there
-  /// @param right   the matrix and its zero point around the scan
-  std::vector<Value> product_in_scan(ir::Rewriter& rewriter, ir::Rewriter& within,
+  /// @param right   the matrix and its zero point around the loop
+  std::vector<Value> product_in_loop(ir::Rewriter& rewriter, ir::Rewriter& within,
                                      std::vector<Value>& operands, BytePanels& panels,
                                      const ByteProduct& product, ByteOperand right) const {
     if (!panels.panels) {
@@ -286,9 +296,9 @@ Value emit_panels(ir::GraphBuilder& builder, Value matrix, std::int64_t width) {
 ir::Graph pack_weights(const ir::Graph& graph, const LowerOptions& options) {
   if (options.target != LowerOptions::Target::Cpu) return graph;
   Packer packer(graph, options);
-  return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
+  return ir::drop_operands(ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
     return packer.visit(rewriter, node);
-  });
+  }));
 }
 
 }  // namespace heddle::jit

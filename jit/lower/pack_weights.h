@@ -28,7 +28,7 @@ ir::Value emit_panels(ir::GraphBuilder& builder, ir::Value matrix, std::int64_t 
 ///
 /// What computes the panels reads parameters and constants only, so it runs once, when a unit is built. A row
 /// of a tile then continues the one before, where in a row-major matrix each lies in a page of its own. Matrices that
-/// the body of a scan reads in each iteration are packed before it. So are those of groups, each by itself.
+/// the body of a loop reads in each iteration are packed before it, and leave its operands. So are those of groups, each by itself.
 ///
 /// Where the CPU multiplies pairs of bf16, products that allow it become those of packed pairs, with sums of f32:
 ///

@@ -241,13 +241,43 @@ TEST(PackWeights, BeforeTheLoopThatReadsThemInEachIteration) {
   const ir::Graph packed = jit::pack_weights(graph, {});
   const ir::Node& scan = *packed.outputs()[0].node;
   ASSERT_EQ(scan.op_name(), "scan");
-  ASSERT_EQ(scan.inputs().size(), 4u);
-  EXPECT_EQ(scan.input(3).node->op_name(), "clone");
-  EXPECT_EQ(scan.input(3).meta().to_string(), "f32[2, 70, 64]");
+  ASSERT_EQ(scan.inputs().size(), 3u);  // nothing reads the matrix any more
+  EXPECT_EQ(scan.input(2).node->op_name(), "clone");
+  EXPECT_EQ(scan.input(2).meta().to_string(), "f32[2, 70, 64]");
   EXPECT_THAT(ops_of(scan.graph("body")),
               ::testing::IsSupersetOf({"packed_matmul", "packed_matmul", "tanh"}));
   EXPECT_THAT(ops_of(scan.graph("body")), ::testing::Not(::testing::Contains("matmul")));
   EXPECT_EQ(packed.outputs()[1].node, &scan);
+}
+
+TEST(PackWeights, BeforeALoopThatItsConditionEnds) {
+  const auto inputs = [](GraphBuilder& b) {
+    return std::vector<Value>{b.input(tensor(f32, {"2", "70"})),
+                              b.input(tensor(f32, {"70", "70"}))};
+  };
+  GraphBuilder again("again");
+  again.output(
+      again.emit("gt", {again.emit("reduce_sum", {inputs(again)[0]}, {{"axes", Ints{0, 1}}}),
+                        again.scalar(f32, 1)}));
+  GraphBuilder step("step");
+  const std::vector<Value> given = inputs(step);
+  step.output(step.emit("tanh", {step.emit("matmul", {given[0], given[1]})}));
+  GraphBuilder b("main");
+  const std::vector<Value> operands{b.input(tensor(f32, {"2", "70"})), weights(b, f32, {70, 70})};
+  const auto nested = [](GraphBuilder& graph, const char* name) {
+    return ir::GraphRef{name, std::make_shared<const ir::Graph>(graph.finish())};
+  };
+  b.output(b.call("while_loop", operands,
+                  {{"carried", std::int64_t{1}},
+                   {"condition", nested(again, "@again")},
+                   {"body", nested(step, "@step")}})
+               ->value());
+  const ir::Graph packed = jit::pack_weights(b.finish(), {});
+  const ir::Node& loop = *packed.outputs()[0].node;
+  ASSERT_EQ(loop.inputs().size(), 2u);
+  EXPECT_EQ(loop.input(1).meta().to_string(), "f32[2, 70, 64]");
+  EXPECT_THAT(ops_of(loop.graph("body")), ::testing::Contains("packed_matmul"));
+  EXPECT_EQ(loop.graph("condition").inputs().size(), 2u);
 }
 
 TEST(PackWeights, NotBeforeALoopWhereTheyChangeFromRunToRun) {

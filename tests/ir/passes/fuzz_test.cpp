@@ -117,7 +117,8 @@ TEST(PassFuzz, EachPassAloneAndEachLeftOut) {
                       pass.name == "form-attention" || pass.name.starts_with("bf16-") ||
                       pass.name == "tf32-products" || pass.name == "byte-convs" ||
                       pass.name == "wide-convs" || pass.name == "order-sizes" ||
-                      pass.name == "hoist-products" || pass.name.ends_with("-collectives");
+                      pass.name == "hoist-products" || pass.name == "drop-operands" ||
+                      pass.name.ends_with("-collectives");
     const int floor = idle ? 0 : 30;
     EXPECT_GE(count, floor) << pass.name;
   }
