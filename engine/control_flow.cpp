@@ -228,15 +228,18 @@ void cond(Trace& outer, const Arg& predicate, std::span<const Tensor> tensors,
 
 // Loops. Each leaf has a slot of its own: two handles of one value part in the next iteration.
 
+/// @param stacks  the body returns an element of the result beside the next state
 void while_loop(Trace& outer, const Leaves& start, const detail::Body& condition,
-                const detail::Body& body, const base::Location& where) {
+                const detail::Body& body, bool stacks, const base::Location& where) {
   const std::vector<ir::Value> carried = values_of(outer, tensors_in(start), where);
   const std::vector<ir::TensorMeta> metas = plain_metas(carried);
   RegionTrace asked("while_loop condition", "condition", metas, condition, where);
   asked.refuse_leaks();
   RegionTrace run("while_loop body", "body", metas, body, where);
   run.refuse_leaks();
-  if (run.structure() != start.structure)
+  const bool fits = stacks ? run.structure().starts_with("(" + start.structure + ", ")
+                           : run.structure() == start.structure;
+  if (!fits)
     fail_structure("while_loop: the body returns another structure than the loop starts with",
                    where, start.structure, run.structure());
   check_sizes("while_loop: a size that it carries", start.leaves, run.leaves(), where);
@@ -338,10 +341,11 @@ void trace_cond(const Arg& predicate, std::span<const Tensor> operands, const Bo
   });
 }
 
-void trace_while(const Leaves& start, const Body& condition, const Body& body, At at) {
+void trace_while(const Leaves& start, const Body& condition, const Body& body, bool stacks, At at) {
   const base::Location where = engine::location_of(at);
-  engine::all_or_nothing(
-      where, [&](auto& outer) { engine::while_loop(outer, start, condition, body, where); });
+  engine::all_or_nothing(where, [&](auto& outer) {
+    engine::while_loop(outer, start, condition, body, stacks, where);
+  });
 }
 
 void trace_scan(const Leaves& start, std::span<const Tensor> scanned, const Body& body,

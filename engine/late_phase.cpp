@@ -4,6 +4,7 @@
 #include <span>
 
 #include "engine/late_plans.h"
+#include "engine/started_loop.h"
 #include "engine/unit.h"
 #include "heddle/custom_op.h"
 #include "ir/analysis/unbacked.h"
@@ -216,6 +217,7 @@ class SizeQuery {
 
   std::vector<Sizes> ask_graph(const jit::NestedCall& call, std::int32_t* status,
                                Begun& begun) const {
+    if (call.kind == ir::RegionKind::While) return ask_loop(call, status, begun);
     begun.plan = chosen(call, status);
     if (*status != 0) return {};
     const Unit& nested = *unit_.nested(kernel_)[begun.plan];
@@ -231,6 +233,22 @@ class SizeQuery {
     std::vector<Sizes> result = run->result_sizes();
     begun.started = std::move(run);
     return result;
+  }
+
+  /// How many iterations there are is known when all of them have run.
+  std::vector<Sizes> ask_loop(const jit::NestedCall& call, std::int32_t* status,
+                              Begun& begun) const {
+    const auto started = [&](std::size_t k) {
+      return plan_.late->started(k, *unit_.nested(kernel_)[k],
+                                 nested_sizes(call.regions[k], plan_.sizes), plan_.threads);
+    };
+    auto loop = std::make_unique<StartedLoop>(call, started(0), started(1), frame_.query(),
+                                              frame_.memory().request, machine_);
+    *status = loop->run();
+    if (*status != 0) return {};
+    std::vector<Sizes> sizes = loop->result_sizes();
+    begun.started = std::move(loop);
+    return sizes;
   }
 
   const Frame& frame_;

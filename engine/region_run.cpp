@@ -224,6 +224,7 @@ class RegionRun {
   }
 
   std::int32_t loop() {
+    if (frame_.started != nullptr) return frame_.started->finish(results_, machine_);
     Frame& condition = frame_.frames[0];
     Frame& body = frame_.frames[1];
     char* condition_at = workspace_ + region_.condition_offset;

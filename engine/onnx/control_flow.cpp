@@ -161,6 +161,7 @@ struct LoopParts {
   const GraphProto& body;
   std::size_t carried;
   std::vector<Tensor> start;
+  std::size_t whole_carried = 0;  ///< with what it only hands on
 };
 
 /// The condition of a loop that counts: `counter + 1 < limit`, as exporters write a loop over a sequence.
@@ -358,49 +359,64 @@ bool surely_runs(const Node& node) {
   return holds(0) && holds(1);
 }
 
-/// One iteration of a loop that asks its condition; `now`: its number, the condition, and what is carried.
-std::vector<Tensor> next_state(const LoopParts& loop, const std::vector<Tensor>& now,
-                               const RunBody& run) {
+/// One iteration of a loop that asks its condition; `now`: its number, the condition, and what is carried. Gives the next of these,
+/// and elements of stacked results.
+std::pair<std::vector<Tensor>, std::vector<Tensor>> next_state(const LoopParts& loop,
+                                                               const std::vector<Tensor>& now,
+                                                               const RunBody& run) {
   std::vector<Tensor> made = run(loop.body, std::vector<Value>(now.begin(), now.end()));
-  made.resize(1 + loop.carried);
+  const auto middle = made.begin() + 1 + static_cast<std::ptrdiff_t>(loop.carried);
+  std::vector<Tensor> elements(middle, made.end());
+  made.erase(middle, made.end());
   made[0] = scalar(made[0]);
   made.insert(made.begin(), now[0] + 1);
-  return made;
+  return {std::move(made), std::move(elements)};
 }
 
-/// A loop that asks its condition each time: how often it ran, and what it carried last. What changes its type in the first
+/// A loop that asks its condition each time: what it carried last, and its stacked results. What changes its type in the first
 /// iteration only, as a placeholder does, is carried from the second one on.
-std::vector<Tensor> asked_loop(const Node& node, const LoopParts& loop, const RunBody& run) {
+Outputs asked_loop(const Node& node, const LoopParts& loop, const RunBody& run) {
+  const bool stacks = static_cast<std::size_t>(loop.body.output_size()) > 1 + loop.whole_carried;
   std::vector<Tensor> state{Tensor::scalar_int(i64, 0),
                             node.has(1) ? scalar(node.tensor(1)) : Tensor::scalar_int(boolean, 1)};
   state.insert(state.end(), loop.start.begin(), loop.start.end());
   const Tensor limit = node.has(0) ? scalar(node.tensor(0)) : Tensor();
-  const auto run_from = [&](const std::vector<Tensor>& start) {
+  using Elements = std::vector<Tensor>;
+  /// @param first  elements of iterations before
+  const auto run_from = [&](const std::vector<Tensor>& start, const Elements& first) {
     const auto goes_on = [&](const std::vector<Tensor>& now) {
       return limit.defined() ? logical_and(now[1], less(now[0], limit)) : now[1];
     };
-    std::vector<Tensor> last = while_loop(
-        start, goes_on, [&](const std::vector<Tensor>& now) { return next_state(loop, now, run); });
-    last.erase(last.begin() + 1);
-    return last;
+    std::vector<Tensor> last;
+    Elements stacked;
+    if (stacks) {
+      std::tie(last, stacked) = scan_while(start, goes_on, [&](const std::vector<Tensor>& now) {
+        return next_state(loop, now, run);
+      });
+      for (std::size_t k = 0; k < first.size(); ++k)
+        stacked[k] = concat({unsqueeze(first[k], 0), stacked[k]}, 0);
+    } else {
+      last = while_loop(start, goes_on, [&](const std::vector<Tensor>& now) {
+        return next_state(loop, now, run).first;
+      });
+    }
+    Outputs outputs = outputs_of({last.begin() + 2, last.end()});
+    for (const Tensor& tensor : stacked) outputs.emplace_back(tensor);
+    return outputs;
   };
   try {
-    return run_from(state);
+    return run_from(state, {});
   } catch (const Error& error) {
     if (!changes_what_it_carries(error)) throw;
     if (!surely_runs(node)) refuse_change(node, error);
   }
   try {
-    return run_from(next_state(loop, state, run));
+    const auto [second, first] = next_state(loop, state, run);
+    return run_from(second, first);
   } catch (const Error& error) {
     if (!changes_what_it_carries(error)) throw;
     refuse_change(node, error);
   }
-}
-
-/// A loop that its own condition ends, with stacked results: what it carries tells how often it runs, then it runs so often.
-Outputs stacking_loop(const Node& node, const LoopParts& loop, const RunBody& run) {
-  return counted_loop(loop, as_size(asked_loop(node, loop, run)[0]), run);
 }
 
 /// How often a loop runs that its own condition ends, where the condition counts.
@@ -430,14 +446,10 @@ Outputs run_loop(const Node& node, const LoopParts& loop, const RunBody& run,
                  const FindValue& find) {
   const GraphProto& body = loop.body;
   const bool stacks = body.output_size() + 1 > body.input_size();
-  const auto ended_by_condition = [&] {
-    const std::vector<Tensor> last = asked_loop(node, loop, run);
-    return outputs_of({last.begin() + 1, last.end()});
-  };
   if (!condition_stays(node, body)) {
     if (const auto trips = known_trips(node, body, find))
       return known_loop(node, loop, *trips, run);
-    return stacks ? stacking_loop(node, loop, run) : ended_by_condition();
+    return asked_loop(node, loop, run);
   }
   if (stacks && !node.has(0)) node.unsupported("stacked results of a loop without a trip count");
   if (stacks) {
@@ -447,7 +459,7 @@ Outputs run_loop(const Node& node, const LoopParts& loop, const RunBody& run,
   const std::optional<SymInt> length = known_size(node, 0);
   const std::optional<SymInt> starts = known_size(node, 1);
   const bool always = !node.has(1) || (starts && !starts->is_symbolic() && starts->value() != 0);
-  return length && always ? known_loop(node, loop, *length, run) : ended_by_condition();
+  return length && always ? known_loop(node, loop, *length, run) : asked_loop(node, loop, run);
 }
 
 /// Whether the body hands carried value k on as it got it.
@@ -467,7 +479,7 @@ Outputs convert_loop(const Node& node, const RunBody& run, const FindValue& find
                    std::to_string(body.input_size()));
   if (std::ranges::any_of(node.values(), &Value::is_sequence))
     return loop_over_sequences(node, body, trips_known(node, body, find), run);
-  LoopParts loop{body, 0, {}};
+  LoopParts loop{body, 0, {}, carried};
   std::vector<std::ptrdiff_t> steady;
   for (std::size_t k = 0; k < carried; ++k) {
     if (stays(body, k))

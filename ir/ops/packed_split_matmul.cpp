@@ -1,6 +1,6 @@
 // packed_split_matmul: products of one matrix by several of equal sizes whose panels lie side by side.
 //
-//   a         T[..., m, k], a floating dtype
+//   a         T[..., m, k], f32 or f64
 //   panels    T[p, k, parts * w]: column j of right matrix r is column r * w + j % w of panel j / w
 //   parts     the right matrices
 //   width     w
@@ -10,7 +10,7 @@
 // (split_products.h), so that what combines elements of all parts is done with the product.
 //
 // Constraints. infer() checks them in this order; tests are named packed_split_matmul_c1 ...
-//   C1  a and panels have one floating dtype
+//   C1  a and panels are both f32 or both f64
 //   C2  a has at least two dimensions, panels have three
 //   C3  the inner sizes k agree
 //   C4  parts and width are at least 1, and parts * width is at most 128
@@ -30,8 +30,9 @@ constexpr std::int64_t kMostPanelColumns = 128;
 std::vector<TensorMeta> infer_packed_split_matmul(const InferContext& ctx) {
   const TensorMeta& a = ctx.meta(0);
   const TensorMeta& panels = ctx.meta(1);
-  constexpr std::string_view kC1 = "C1 a and panels have one floating dtype";
-  require_floating(ctx, 0, kC1);
+  constexpr std::string_view kC1 = "C1 a and panels are both f32 or both f64";
+  if (a.dtype != DType::F32 && a.dtype != DType::F64)
+    ctx.fail_dtype(kC1, "f32 or f64", text_of(a.dtype));
   if (panels.dtype != a.dtype) ctx.fail_dtype(kC1, text_of(a.dtype), text_of(panels.dtype));
   if (a.rank() < 2 || panels.rank() != 3)
     ctx.fail_shape("C2 a has at least two dimensions, panels have three",

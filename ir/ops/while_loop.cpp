@@ -2,18 +2,22 @@
 //
 //   operands   the first `carried` are where the loop starts, the others the same in each iteration
 //   condition  graph of the operands: bool[], asked before each iteration
-//   body       graph of the operands: the next carried values
-//   results    the carried values when the condition said false
+//   body       graph of the operands: the next carried values, then the elements of further results
+//   results    the carried values when the condition said false, then for each other value of the body all its elements stacked in
+//              the order of the iterations: [u, ...], where only the run tells u, how many there were
 //
 // Constraints. infer() checks them in this order.
 //   C1  0 <= carried <= number of operands
 //   C2  both graphs take the operands, have no parameters and write nothing back
 //   C3  the condition gives one bool
 //   C4  the body gives `carried` values of the dtypes and sizes that the loop starts with
+//   C5  the other values of the body have the same sizes in each iteration
 //
 // Without results the call gives a token, u8[0], that order can name.
 // Memory: the results are fresh.
 // Source: StableHLO spec, "while".
+#include <algorithm>
+#include <optional>
 #include <string>
 
 #include "ir/analysis/regions.h"
@@ -41,25 +45,54 @@ std::vector<TensorMeta> infer_while_loop(const InferContext& context) {
                        condition.outputs().size() != 1 ? std::to_string(condition.outputs().size())
                                                        : condition.outputs()[0].meta().to_string());
   const auto count = static_cast<std::size_t>(carried);
-  if (body.outputs().size() != count)
+  if (body.outputs().size() < count)
     context.fail_shape("C4 carried values", std::to_string(count),
                        std::to_string(body.outputs().size()));
-  for (std::size_t k = 0; k < count; ++k) {
-    check_same_each_time(context, body, k, "C4 carried value");
-    check_carried(context, given[k], region_result(body, k, sizes), k,
-                  "C4 the body keeps the shape of carried value");
+  std::vector<TensorMeta> results = given;
+  results.resize(count);
+  std::optional<SymExpr> iterations;
+  for (std::size_t k = 0; k < body.outputs().size(); ++k) {
+    check_same_each_time(context, body, k, k < count ? "C4 carried value" : "C5 result");
+    const TensorMeta result = region_result(body, k, sizes);
+    if (k < count) {
+      check_carried(context, given[k], result, k, "C4 the body keeps the shape of carried value");
+      continue;
+    }
+    if (!iterations) iterations = context.env.fresh_unbacked();
+    Dims stacked{*iterations};
+    stacked.insert(stacked.end(), result.sizes.begin(), result.sizes.end());
+    results.push_back(TensorMeta::of(result.dtype, std::move(stacked)));
   }
-  given.resize(count);
-  return or_token(std::move(given));
+  return or_token(std::move(results));
+}
+
+/// Copies `element` behind those that `stack` has.
+void append(std::vector<unsigned char>& stack, const Literal& element) {
+  const Literal plain = element.contiguous();
+  const auto* data = static_cast<const unsigned char*>(plain.data());
+  stack.insert(stack.end(), data, data + plain.bytes());
 }
 
 std::vector<Literal> evaluate_while_loop(const EvalContext& context) {
+  const auto count = static_cast<std::size_t>(context.node.integer("carried"));
   std::vector<Literal> values(context.inputs.begin(), context.inputs.end());
-  while (evaluate_region(context, "condition", values)[0].at_int(0) != 0) {
+  std::vector<std::vector<unsigned char>> stacks(context.node.graph("body").outputs().size() -
+                                                 count);
+  std::int64_t iterations = 0;
+  for (; evaluate_region(context, "condition", values)[0].at_int(0) != 0; ++iterations) {
     std::vector<Literal> next = evaluate_region(context, "body", values);
-    for (std::size_t k = 0; k < next.size(); ++k) values[k] = std::move(next[k]);
+    for (std::size_t k = 0; k < stacks.size(); ++k) append(stacks[k], next[count + k]);
+    for (std::size_t k = 0; k < count; ++k) values[k] = std::move(next[k]);
   }
-  values.resize(static_cast<std::size_t>(context.node.integer("carried")));
+  values.resize(count);
+  for (std::size_t k = 0; k < stacks.size(); ++k) {
+    Sizes sizes = context.concrete(
+        std::span(context.node.output(static_cast<std::uint32_t>(count + k)).sizes).subspan(1));
+    sizes.insert(sizes.begin(), iterations);
+    Literal stacked(context.node.output(static_cast<std::uint32_t>(count + k)).dtype, sizes);
+    std::copy(stacks[k].begin(), stacks[k].end(), static_cast<unsigned char*>(stacked.data()));
+    values.push_back(std::move(stacked));
+  }
   return or_token(context, std::move(values));
 }
 

@@ -14,28 +14,34 @@ using Values = std::vector<Value>;
 
 /// Operands, by position, that no nested graph of the loop reads, and that no size needs.
 std::vector<std::size_t> unread_operands(const Node& loop) {
-  const Graph& body = loop.graph("body");
   const bool is_scan = loop.op_name() == "scan";
-  std::vector<std::unordered_set<const Node*>> live{live_nodes(body)};
-  std::vector<const Graph*> graphs{&body};
-  if (!is_scan) {
-    graphs.push_back(&loop.graph("condition"));
-    live.push_back(live_nodes(*graphs.back()));
-  }
-  const base::SymbolExprs sizes = region_sizes(body, region_arguments(loop));
+  const std::vector<TensorMeta> arguments = region_arguments(loop);
+  struct Nested {
+    const Graph& graph;
+    std::unordered_set<const Node*> live;
+    base::SymbolExprs sizes;
+
+    /// Whether it takes input `k`, or a size that has a name of its own there.
+    bool needs(std::size_t k) const {
+      const Value& input = graph.inputs()[k];
+      return live.contains(input.node) ||
+             std::ranges::any_of(input.meta().sizes, [&](const SymExpr& size) {
+               return !(size.substitute(sizes) == size);
+             });
+    }
+  };
+  std::vector<Nested> graphs;
+  for (const GraphRef* ref : regions_of(loop))
+    graphs.push_back({*ref->graph, live_nodes(*ref->graph), region_sizes(*ref->graph, arguments)});
   const std::size_t captured = first_captured(loop);
   const bool has_length = !is_scan || loop.attrs().contains("length");
   std::vector<std::size_t> unread;
-  for (auto k = static_cast<std::size_t>(loop.integer("carried")); k < body.inputs().size(); ++k) {
+  for (auto k = static_cast<std::size_t>(loop.integer("carried")); k < arguments.size(); ++k) {
     const bool is_count = is_scan && loop.flag("counted") && k == captured;
     const bool is_length = k < captured && !has_length;
-    bool is_read = is_count || is_length;
-    for (std::size_t g = 0; g < graphs.size(); ++g)
-      is_read = is_read || live[g].contains(graphs[g]->inputs()[k].node);
-    const bool plain = std::ranges::all_of(body.inputs()[k].meta().sizes, [&](const SymExpr& size) {
-      return size.substitute(sizes) == size;
-    });
-    if (!is_read && plain) unread.push_back(k);
+    if (!is_count && !is_length &&
+        std::ranges::none_of(graphs, [&](const Nested& nested) { return nested.needs(k); }))
+      unread.push_back(k);
   }
   return unread;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/analysis/regions.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/literal.h"
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
@@ -21,8 +22,10 @@ namespace {
 
 using Values = std::vector<Value>;
 
-/// A product of slices by a matrix with fewer rows reads more than it computes.
+/// A product of slices by a matrix with fewer rows reads more than it computes, and one of so many times as many columns takes too
+/// much memory for all slices.
 constexpr std::int64_t kLeastDepth = 16;
+constexpr std::int64_t kMostWidening = 8;
 /// What is worth being computed before a loop, with what is made of it; the rest is done as fast as it is read.
 constexpr std::array<std::string_view, 7> kProducts = {
     "attention", "conv",        "conv_transpose", "dequantised_matmul",
@@ -45,7 +48,7 @@ bool is_harmless(const Node& node) {
   const bool makes_values = name == "const" || name == "symint" || name == "iota" ||
                             name == "convert" || name == "where" || is_product(node);
   return op.pure && op.custom == nullptr && !op.lowering.region && node.after().empty() &&
-         node.outputs().size() == 1 && !wants_fallback(node) &&
+         node.late_requirements().empty() && node.outputs().size() == 1 && !wants_fallback(node) &&
          (makes_values || op.scalar || op.lowering.view != nullptr || op.lowering.reduce);
 }
 
@@ -59,8 +62,10 @@ class Loop {
         carried_(static_cast<std::size_t>(call.integer("carried"))),
         captured_(first_captured(call)),
         same_sizes_(has_same_sizes()) {
+    for (std::size_t k = 0; k < body_.inputs().size(); ++k) inputs_[body_.inputs()[k].node] = k;
     for (const NodePtr& node : body_.nodes()) {
-      nodes_[node.get()] = node;
+      const std::vector<base::Symbol> told = unbacked_defined(*node);
+      late_.insert(late_.end(), told.begin(), told.end());
       is_invariant(node->value());
       is_from_product(node.get());
     }
@@ -82,7 +87,7 @@ class Loop {
     for (const Node* product : of_slices_) {
       const Values factors{operands[*sequence_of(product->input(0))],
                            outside(rewriter.builder(), operands, product->input(1))};
-      slices.push_back(rewriter.builder().call(product->op(), factors, product->attrs())->value());
+      slices.push_back(made_as(rewriter.builder(), *product, factors)->value());
     }
     Values given = operands;
     given.insert(given.begin() + static_cast<std::ptrdiff_t>(captured_), slices.begin(),
@@ -106,18 +111,32 @@ class Loop {
   }
 
  private:
-  /// Whether each size of the body is called what it is called around the loop.
+  /// Whether each size of the nested graphs is called what it is called around the loop.
   bool has_same_sizes() const {
-    for (const auto& [symbol, size] : region_sizes(body_, region_arguments(call_)))
-      if (!(size == SymExpr(symbol))) return false;
+    const std::vector<TensorMeta> arguments = region_arguments(call_);
+    for (const GraphRef* ref : regions_of(call_))
+      for (const auto& [symbol, size] : region_sizes(*ref->graph, arguments))
+        if (!(size == SymExpr(symbol))) return false;
     return true;
   }
 
+  /// Whether a node has to do with sizes that only a run of the body tells.
+  bool is_late(const Node& node) const {
+    const auto mentions = [&](const SymExpr& size) {
+      return std::ranges::any_of(late_, [&](const base::Symbol& s) { return size.mentions(s); });
+    };
+    if (std::ranges::any_of(node.output().sizes, mentions)) return true;
+    return std::ranges::any_of(node.attrs(), [&](const auto& entry) {
+      const auto* size = std::get_if<SymExpr>(&entry.second);
+      const auto* sizes = std::get_if<Dims>(&entry.second);
+      return (size != nullptr && mentions(*size)) ||
+             (sizes != nullptr && std::ranges::any_of(*sizes, mentions));
+    });
+  }
+
   std::optional<std::size_t> input_of(Value value) const {
-    const auto inputs = body_.inputs();
-    const auto at = std::ranges::find(inputs, value);
-    if (at == inputs.end()) return std::nullopt;
-    return static_cast<std::size_t>(at - inputs.begin());
+    const auto found = inputs_.find(value.node);
+    return found == inputs_.end() ? std::nullopt : std::optional(found->second);
   }
 
   bool is_captured(std::size_t k) const { return k >= captured_; }
@@ -128,7 +147,7 @@ class Loop {
       return is_captured(*k) || (*k < carried_ && body_.outputs()[*k] == value);
     const auto known = invariant_.find(value.node);
     if (known != invariant_.end()) return known->second;
-    bool result = same_sizes_ && is_harmless(*value.node);
+    bool result = same_sizes_ && is_harmless(*value.node) && !is_late(*value.node);
     for (const Value& input : value.node->inputs())
       result = result && (!input || is_invariant(input));
     return invariant_[value.node] = result;
@@ -153,7 +172,9 @@ class Loop {
   /// Whether a value of the body is the number of the iteration.
   bool counts(Value value) const {
     const auto k = input_of(value);
-    if (!k || *k >= carried_ || call_.flag("reverse") || !is_constant(call_.input(*k), 0))
+    const DType dtype = value.meta().dtype;
+    if (!k || *k >= carried_ || (dtype != DType::I64 && dtype != DType::I32) ||
+        call_.flag("reverse") || !is_constant(call_.input(*k), 0))
       return false;
     const Node& next = *body_.outputs()[*k].node;
     return next.op_name() == "add" && ((next.input(0) == value && is_constant(next.input(1), 1)) ||
@@ -179,10 +200,15 @@ class Loop {
     if (!is_scan_ || call_.flag("counted") || product.op_name() != "matmul") return false;
     const TensorMeta& left = product.input(0).meta();
     if (product.input(1).meta().rank() != 2 || left.rank() < 2 || !product.after().empty() ||
-        wants_fallback(product) || !is_invariant(product.input(1)))
+        !product.late_requirements().empty() || wants_fallback(product) ||
+        !is_invariant(product.input(1)))
       return false;
     const SymExpr& depth = left.sizes.back();
+    const SymExpr& columns = product.output().sizes.back();
     if (depth.is_constant() && depth.constant() < kLeastDepth) return false;
+    if (depth.is_constant() && columns.is_constant() &&
+        columns.constant() > kMostWidening * depth.constant())
+      return false;
     return sequence_of(product.input(0)).has_value();
   }
 
@@ -227,10 +253,21 @@ class Loop {
     Values inputs;
     for (const Value& input : value.node->inputs())
       inputs.push_back(input ? outside(builder, operands, input) : Value());
-    const Node* node =
-        builder.transplant(nodes_.at(value.node), inputs, {}, value.node->annotations());
+    const Node* node = made_as(builder, *value.node, inputs);
     outside_[value.node] = node;
     return node->value(value.index);
+  }
+
+  /// A call like `node`, with storage of its own.
+  static const Node* made_as(GraphBuilder& builder, const Node& node, const Values& inputs) {
+    const GraphBuilder::Context before = builder.context;
+    builder.context.annotations = node.annotations();
+    builder.context.location = node.location();
+    builder.context.name = node.name();
+    builder.context.names.clear();
+    const Node* made = builder.call(node.op(), inputs, node.attrs());
+    builder.context = before;
+    return made;
   }
 
   /// Puts what comes before the loop among the inputs of a nested graph. @return what stands for it there.
@@ -266,7 +303,8 @@ class Loop {
   const std::size_t carried_,
       captured_;  ///< captured_: the first operand that is the same in each iteration
   const bool same_sizes_;
-  std::unordered_map<const Node*, NodePtr> nodes_;
+  std::unordered_map<const Node*, std::size_t> inputs_;  ///< of the body
+  std::vector<base::Symbol> late_;                       ///< sizes that the body tells
   std::unordered_map<const Node*, bool> invariant_;
   std::unordered_map<const Node*, bool> from_product_;
   std::unordered_set<const Node*> matrices_;  ///< of products, made of what never changes

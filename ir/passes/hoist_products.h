@@ -20,7 +20,7 @@ namespace heddle::ir {
 ///
 /// Needs:   any verified graph.
 /// Leaves:  products of slices in loops that may end before the last one, or by a matrix of few rows; what a condition computes; in
-///          bodies that call sizes otherwise than the graph around them, all but products of slices by operands.
+///          nested graphs that call sizes otherwise than the graph around them, all but products of slices by operands.
 /// Order:   after canonicalise and merge-views, which make operands plain; before permuted-products.
 /// Cost:    linear in nodes.
 Graph hoist_products(const Graph& graph);

@@ -279,7 +279,8 @@ class Former {
     const NodeReads& reads = reads_.of(node);
     if (merged.kind != Group::Kind::Row) {
       const bool other_output = read.value.node == merged.root && read.value.index != 0 &&
-                                !find_recipe(merged.root->op().lowering.nest)->of_all_results;
+                                !(merged.kind == Group::Kind::Nest &&
+                                  find_recipe(merged.root->op().lowering.nest)->of_all_results);
       if (other_output || is_permuting(merged, read.value.node)) return false;
       return reads_same(reads, read) || is_permuting(merged, node);
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "ir/op.h"
 #include "ir/passes/drop_operands.h"
@@ -104,7 +105,7 @@ class Packer {
   /// Panels of all `parts` of the columns of `right`, made once for a unit.
   Value split_panels(ir::Rewriter& rewriter, Value right, std::int64_t parts,
                      const std::string& region) {
-    Value& packed = split_panels_[{right, region + "/" + std::to_string(parts)}];
+    Value& packed = split_panels_[{right, region, parts}];
     if (packed) return packed;
     ir::GraphBuilder& builder = rewriter.builder();
     const ir::Dims& sizes = right.meta().sizes;
@@ -263,7 +264,8 @@ class Packer {
   using ByUnit = std::map<std::pair<Value, std::string>, Value>;
   ByUnit panels_;
   ByUnit pairs_;
-  ByUnit split_panels_;  ///< of a unit and so many parts
+  std::map<std::tuple<Value, std::string, std::int64_t>, Value>
+      split_panels_;  ///< of so many parts
   SplitProducts split_;
   ByUnit narrowed_;  ///< left operands in bf16
 };

@@ -38,9 +38,12 @@ SplitProducts::SplitProducts(const ir::Graph& graph, const LowerOptions& options
     if (is_product(node)) find(*node);
 }
 
-bool SplitProducts::is_element(const Node& node) const {
-  return classify(node, options_) == NodeClass::Element && node.after().empty() &&
-         unit_of(node, options_).fuse && !ir::wants_fallback(node);
+bool SplitProducts::is_pointwise(const Node& node) const {
+  const std::string_view name = node.op_name();
+  const bool at_its_own_element =
+      node.op().scalar || name == "convert" || name == "where" || name == "clone";
+  return at_its_own_element && node.after().empty() && unit_of(node, options_).fuse &&
+         !ir::wants_fallback(node);
 }
 
 std::optional<std::pair<std::int64_t, std::int64_t>> SplitProducts::part_read(const Node& slice) {
@@ -73,7 +76,7 @@ void SplitProducts::find(const Node& product) {
     readers = &found->second;
     const Node* only = readers->front();
     if (readers->size() != 1 || only->op_name() == "slice") break;
-    if (!is_element(*only) || only->outputs().size() != 1 ||
+    if (!is_pointwise(*only) || only->outputs().size() != 1 ||
         !same_dims(only->output().sizes, product.output().sizes))
       return;
     chain.nodes.push_back(only);
@@ -105,7 +108,7 @@ bool SplitProducts::are_combined(const std::vector<const Node*>& slices) const {
       const auto readers = readers_.find(node);
       if (readers == readers_.end()) continue;
       for (const Node* reader : readers->second) {
-        if (!is_element(*reader)) continue;
+        if (!is_pointwise(*reader)) continue;
         std::set<std::int64_t>& of = parts[reader];
         of.insert(parts[node].begin(), parts[node].end());
         if (of.size() > 1) return true;

@@ -36,7 +36,7 @@ class SplitProducts {
 
   explicit SplitProducts(const ir::Graph& graph, const LowerOptions& options);
 
-  /// Parts of the columns of a product of f32 or f64; 0: it is not read in parts.
+  /// Parts of the columns of a product of f32 or f64, which packed_split_matmul takes; 0: it is not read in parts.
   std::int64_t parts_of(const ir::Node& product) const;
   /// The results of the product, which stand in for it from now on; gives what replaces the product itself, which nothing reads.
   std::vector<ir::Value> replace(ir::Rewriter& rewriter, const ir::Node& product,
@@ -59,7 +59,8 @@ class SplitProducts {
   };
 
   void find(const ir::Node& product);
-  bool is_element(const ir::Node& node) const;
+  /// Whether an element of the result takes no elements of operands but those at its own place.
+  bool is_pointwise(const ir::Node& node) const;
   /// Which part of the last dimension a slice reads, of how many; nothing where it reads anything else.
   static std::optional<std::pair<std::int64_t, std::int64_t>> part_read(const ir::Node& slice);
   bool are_combined(const std::vector<const ir::Node*>& slices) const;

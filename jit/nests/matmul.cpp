@@ -189,16 +189,6 @@ class MatmulNest {
            right_.strides.back().is_constant(1);
   }
 
-  /// Columns of tiles that are longer runs of memory, two or four of which give two threads as much: one row by 768 x 3072 takes 0.7 of
-  /// the time by 256 columns that it takes by 64, two rows by 128 columns 0.5.
-  static std::int64_t wide_tile(const SymExpr& rows, const SymExpr& columns) {
-    const std::int64_t most = (rows.is_constant(1) ? 4 : 2) * kTileColumns;
-    if (!columns.is_constant()) return most;
-    const std::int64_t tiles = (columns.constant() + 2 * most - 1) / (2 * most) * 2;
-    const std::int64_t each = (columns.constant() + tiles - 1) / tiles;
-    return (each + kTileColumns - 1) / kTileColumns * kTileColumns;
-  }
-
   RowBlocks row_blocks(const SymExpr& row_tiles) {
     if (!panels_) return {1, row_tiles};
     return row_blocks_of(b_, row_tiles, depth_ * (tile_rows_ * bytes_of(0)),
@@ -270,10 +260,7 @@ class MatmulNest {
     const SymExpr base = right_.offset + right_.strides[0] * number;
     const DType dtype = ctx_.node().input(1).meta().dtype;
     const bool narrow = dtype == DType::F16 || dtype == DType::BF16 || is_float8(dtype);
-    // Wider panels have shorter parts, of whole groups of steps.
-    constexpr std::int64_t kSteps = 16;
-    const std::int64_t wide = std::max(tile_columns_, kTileColumns);
-    const std::int64_t most = part_depth(kPanelDepth * kTileColumns / wide / kSteps * kSteps);
+    const std::int64_t most = part_depth(kPanelDepth);
     // One row reads a panel once, and waits less for the sums of one pass.
     const bool is_one_pass = (depth_.is_constant() && depth_.constant() <= most) ||
                              (split_ && b_.simplify(rows_).is_constant(1));
@@ -300,7 +287,8 @@ class MatmulNest {
     constexpr std::int64_t kFewRows = 2;
     b_.begin_if(compare(b_, ScalarOp::Gt, rows_, kFewRows));
     TileOperand wide = copied_part(b_, part, depth, columns_, accumulator_);
-    contract(depth, copied_rows(a, depth), std::move(wide), true);
+    contract(depth, copied_rows(b_, a, tile_rows_, rows_, depth, accumulator_), std::move(wide),
+             true);
     b_.end_if();
     b_.begin_if(compare(b_, ScalarOp::Le, rows_, kFewRows));
     contract(depth, std::move(a), std::move(part), true);
@@ -313,24 +301,14 @@ class MatmulNest {
     return ctx_.options().target == LowerOptions::Target::Cpu && ctx_.options().vector_bytes == 32;
   }
 
-  /// Rows, or groups, of a part of a panel: `usual`, or as many as are half a first-level cache.
+  /// Rows, or groups, of a part of a panel: `usual` of 64 columns, or as many as are half a first-level cache; fewer of wider panels, a
+  /// multiple of the steps that are written out.
   std::int64_t part_depth(std::int64_t usual) const {
-    if (!has_few_registers()) return usual;
-    return kShortPanelBytes / kTileColumns / static_cast<std::int64_t>(size_of(accumulator_));
-  }
-
-  /// A copy of a part of a tile's rows, kPanelDepth deep at most, in the accumulator's dtype.
-  TileOperand copied_rows(const TileOperand& a, const SymExpr& depth) {
-    const std::int64_t count = tile_rows_ * kPanelDepth;
-    const NestBufferId copy = b_.add_local(accumulator_, count, count);
-    const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
-    const Symbol k = b_.begin_for(depth, ForStmt::Kind::Vector);
-    const Scalar element =
-        b_.load(a.buffer, a.base + SymExpr(row) * a.row_stride + SymExpr(k) * a.column_stride);
-    b_.store(copy, SymExpr(row) * kPanelDepth + SymExpr(k), b_.convert(element, accumulator_));
-    b_.end_for();
-    b_.end_for();
-    return {copy, 0, kPanelDepth, 1};
+    constexpr std::int64_t kSteps = 16;
+    if (has_few_registers())
+      usual = kShortPanelBytes / kTileColumns / static_cast<std::int64_t>(size_of(accumulator_));
+    if (tile_columns_ <= kTileColumns) return usual;
+    return std::max(kSteps, usual * kTileColumns / tile_columns_ / kSteps * kSteps);
   }
 
   /// A panel of numbers of a few bits.

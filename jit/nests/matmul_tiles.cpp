@@ -66,6 +66,14 @@ std::int64_t larger_tile(const LowerOptions& options, const SymExpr& rows, const
   return kTileRows;
 }
 
+std::int64_t wide_tile(const SymExpr& rows, const SymExpr& columns) {
+  const std::int64_t most = (rows.is_constant(1) ? 4 : 2) * kPanelColumns;
+  if (!columns.is_constant()) return most;
+  const std::int64_t tiles = (columns.constant() + 2 * most - 1) / (2 * most) * 2;
+  const std::int64_t each = (columns.constant() + tiles - 1) / tiles;
+  return (each + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+}
+
 RowBlocks row_blocks_of(const NestBuilder& b, const SymExpr& row_tiles, const SymExpr& tile_bytes,
                         const SymExpr& panel_bytes) {
   if (panel_bytes.is_constant() && panel_bytes.constant() <= kResidentBytes) return {row_tiles, 1};

@@ -237,6 +237,20 @@ TileOperand copied_part(NestBuilder& b, const TileOperand& part, const SymExpr& 
   return {copy, 0, kPanelColumns, 1};
 }
 
+TileOperand copied_rows(NestBuilder& b, const TileOperand& part, std::int64_t tile_rows,
+                        const SymExpr& rows, const SymExpr& depth, DType dtype) {
+  const std::int64_t count = tile_rows * kPanelDepth;
+  const NestBufferId copy = b.add_local(dtype, count, count);
+  const Symbol row = b.begin_for(rows, ForStmt::Kind::Serial);
+  const Symbol k = b.begin_for(depth, ForStmt::Kind::Vector);
+  const SymExpr from = part.base + SymExpr(row) * part.row_stride + SymExpr(k) * part.column_stride;
+  b.store(copy, SymExpr(row) * kPanelDepth + SymExpr(k),
+          b.convert(b.load(part.buffer, from), dtype));
+  b.end_for();
+  b.end_for();
+  return {copy, 0, kPanelDepth, 1};
+}
+
 TileOperand copied_numbers(NestBuilder& b, const TileOperand& whole, const SymExpr& first,
                            const SymExpr& depth) {
   constexpr std::int64_t kCount = kPanelDepth * kPanelColumns;

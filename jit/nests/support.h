@@ -104,7 +104,11 @@ inline constexpr std::int64_t kPanelDepth = 128;
 TileOperand copied_part(NestBuilder& b, const TileOperand& part, const SymExpr& depth,
                         const SymExpr& columns, DType dtype);
 
-/// The same of a part of numbers of a few bits (Dequantised::bits): rows [first, first + depth), whole words, dequantised in
+/// A copy, in `dtype`, of a part of a tile's rows, kPanelDepth deep at most.
+TileOperand copied_rows(NestBuilder& b, const TileOperand& part, std::int64_t tile_rows,
+                        const SymExpr& rows, const SymExpr& depth, DType dtype);
+
+/// As copied_part(), of a part of numbers of a few bits (Dequantised::bits): rows [first, first + depth), whole words, dequantised in
 /// f32, in all columns of a panel.
 TileOperand copied_numbers(NestBuilder& b, const TileOperand& whole, const SymExpr& first,
                            const SymExpr& depth);

@@ -281,6 +281,27 @@ std::string refused_in_the_run(F f, const std::vector<Tensor>& good,
   return refused_by(f, bad, Device::cpu());
 }
 
+/// What a product needs is asked where a loop comes to it, though it stays the same in each iteration.
+TEST(LateSizes, ThatALoopWouldNeedAreNotAskedWhereItDoesNotRun) {
+  Engine engine([](const Tensor& x, const Tensor& y, const Tensor& times) {
+    const Tensor a = positive()(x)[0];
+    const Tensor b = positive()(y)[0];
+    return while_loop(
+        std::pair(sum(x), times),
+        [](const std::pair<Tensor, Tensor>& s) { return greater(s.second, 0); },
+        [&](const std::pair<Tensor, Tensor>& s) {
+          const Tensor product = matmul(reshape(a, {1, -1}), reshape(b, {-1, 1}));
+          return std::pair(s.first + reshape(product, {}), s.second - 1);
+        });
+  });
+  const auto run = [&](const Tensor& y, std::int64_t times) {
+    return engine.run({numbers({1, -1, 2}), y, Tensor::scalar_int(i64, times)})[0].item();
+  };
+  EXPECT_EQ(run(numbers({3, 4}), 2), 2 + 2 * 11);
+  EXPECT_EQ(run(numbers({3, 4, 5}), 0), 2);
+  EXPECT_THROW(run(numbers({3, 4, 5}), 1), ShapeError);
+}
+
 TEST(LateSizes, ThatAnOpNeedsEqualAreComparedInTheRun) {
   const auto both = [](const Tensor& x, const Tensor& y) {
     const Tensor a = positive()(x)[0];

@@ -100,6 +100,63 @@ TEST(While, MultipliesOnceWhatStaysTheSame) {
     everywhere(f, {ramp({3, 5}) * 1e-2f, ramp({4, 5}, -9) * 1e-1f, Tensor::scalar_int(i64, times)});
 }
 
+/// Halves x as long as its sum is over `limit`, and gives what it met.
+TEST(While, StacksWhatEachIterationGives) {
+  const auto f = [](const Tensor& x, const Tensor& limit) {
+    const auto [last, all] = scan_while(
+        x, [&](const Tensor& now) { return greater(sum(now), limit); },
+        [](const Tensor& now) { return std::pair(now * 0.5f, std::pair(sum(now), now + 1.0f)); });
+    return std::tuple(last, all.first, all.second * 2.0f);
+  };
+  Engine engine(f);
+  for (const double limit : {100.0, 3.0, 1.0, 1e-9}) {
+    const std::vector<Tensor> inputs{numbers({1, 2, 3, 2}), scalar(limit)};
+    const std::vector<Tensor> got = everywhere(f, inputs);
+    std::vector<double> sums;
+    for (double total = 8; total > limit; total /= 2) sums.push_back(total);
+    EXPECT_EQ(got[1].to_doubles(), sums);
+    EXPECT_THAT(got[2].sizes(), ElementsAre(sums.size(), 4));
+    EXPECT_EQ(engine.run(inputs)[1].to_doubles(), sums);
+  }
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
+/// The bodies run outside of a trace too.
+TEST(While, StacksWithoutATrace) {
+  for (const std::int64_t limit : {3, 0}) {
+    const auto [last, all] = scan_while(
+        Tensor::scalar_int(i64, 0),
+        [&](const Tensor& now) { return less(now, Tensor::scalar_int(i64, limit)); },
+        [](const Tensor& now) { return std::pair(now + 1, now * 10); });
+    EXPECT_EQ(last.item(), static_cast<double>(limit));
+    EXPECT_THAT(all.sizes(), ElementsAre(limit));
+    const std::vector<double> tens{0, 10, 20};
+    EXPECT_EQ(all.to_doubles(), std::vector<double>(tens.begin(), tens.begin() + limit));
+  }
+}
+
+/// A body that fails, and one that asks for sizes of its own.
+TEST(While, ThatStacksMayFailAndGoOn) {
+  Engine engine([](const Tensor& x, const Tensor& places) {
+    return scan_while(
+               std::pair(Tensor::scalar_int(i64, 0), x),
+               [&](const std::pair<Tensor, Tensor>& s) { return less(s.first, 3); },
+               [&](const std::pair<Tensor, Tensor>& s) {
+                 const Tensor at = reshape(slice(places, 0, 0, 1), {}) + s.first;
+                 return std::pair(std::pair(s.first + 1, s.second * 2.0f), gather(s.second, at, 0));
+               })
+        .second;
+  });
+  const Tensor x = numbers({1, 2, 3, 4});
+  const auto places = [](std::int64_t first) {
+    Tensor tensor = Tensor::full(i64, {1}, static_cast<double>(first));
+    return tensor;
+  };
+  EXPECT_THAT(engine.run({x, places(0)})[0].to_doubles(), ElementsAre(1, 4, 12));
+  EXPECT_THROW(engine.run({x, places(2)}), IndexError);
+  EXPECT_THAT(engine.run({x, places(1)})[0].to_doubles(), ElementsAre(2, 6, 16));
+}
+
 TEST(While, AShapeThatChangesIsRefused) {
   Engine engine([](const Tensor& x) {
     return while_loop(

@@ -136,6 +136,25 @@ TEST(SplitProducts, NotWhereTheyAreReadInAnyOtherWay) {
                 b.output(b.emit("add", {columns_of(b, y, 32, 64), columns_of(b, y, 16, 48)}));
               }),
               Not(Contains("packed_split_matmul")));
+  // Between them and the product elements move.
+  EXPECT_THAT(two([](GraphBuilder& b, Value y) {
+                const Value order = b.constant(testing::ints(i64, {1}, {0}));
+                const Value rows = b.emit("gather", {y, order}, {{"axis", std::int64_t{0}}});
+                b.output(b.emit("mul", {part(b, rows, 0, 2), part(b, rows, 1, 2)}));
+              }),
+              Not(Contains("packed_split_matmul")));
+  EXPECT_THAT(two([](GraphBuilder& b, Value y) {
+                const Value turned = b.emit("pad", {columns_of(b, y, 1, 128), b.scalar(f32, 0)},
+                                            {{"low", ir::Dims{0, 0}}, {"high", ir::Dims{0, 1}}});
+                b.output(b.emit("mul", {part(b, turned, 0, 2), part(b, turned, 1, 2)}));
+              }),
+              Not(Contains("packed_split_matmul")));
+  EXPECT_THAT(two([](GraphBuilder& b, Value y) {
+                const Value rolled = b.emit("pad", {y, b.scalar(f32, 0)},
+                                            {{"low", ir::Dims{0, 1}}, {"high", ir::Dims{0, -1}}});
+                b.output(b.emit("mul", {part(b, rolled, 0, 2), part(b, rolled, 1, 2)}));
+              }),
+              Not(Contains("packed_split_matmul")));
   // The whole is a result too.
   EXPECT_THAT(two([](GraphBuilder& b, Value y) {
                 b.output(b.emit("add", {part(b, y, 0, 2), part(b, y, 1, 2)}));

@@ -100,12 +100,14 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                         {noise(t, {e.first(5), e.last(101)}), noise(t, {2, e.last(101), 64}, 2)},
                         {{"columns", std::int64_t{70}}}};
                   }});
-  rows.push_back({"packed_split_matmul", "", floats(), [](DType t, Extent e) {
-                    return OneOp{
-                        "packed_split_matmul",
-                        {noise(t, {e.first(5), e.last(101)}), noise(t, {2, e.last(101), 48}, 2)},
-                        {{"parts", std::int64_t{3}}, {"width", std::int64_t{16}}}};
-                  }});
+  for (const auto& [parts, width] : {std::pair<std::int64_t, std::int64_t>{3, 16}, {4, 32}})
+    rows.push_back(
+        {"packed_split_matmul", std::to_string(parts), {f32, f64}, [=](DType t, Extent e) {
+           const std::int64_t depth = e.last(101);
+           return OneOp{"packed_split_matmul",
+                        {noise(t, {e.first(5), depth}), noise(t, {2, depth, parts * width}, 2)},
+                        {{"parts", parts}, {"width", width}}};
+         }});
   rows.push_back(
       {"packed_bf16_matmul", "", {bf16}, [](DType t, Extent e) {
          const std::int64_t depth = e.last(101);

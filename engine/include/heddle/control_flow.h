@@ -54,8 +54,9 @@ HEDDLE_API void trace_invoke(const RegionOptions& options, std::span<const Tenso
 /// The results are put into the leaves of the value that `then_body` returned.
 HEDDLE_API void trace_cond(const Arg& predicate, std::span<const Tensor> operands,
                            const Body& then_body, const Body& else_body);
-/// Those of the value that `body` returned.
-HEDDLE_API void trace_while(const Leaves& start, const Body& condition, const Body& body, At where);
+/// Those of the value that `body` returned. `stacks`: which is the next state and an element of the result.
+HEDDLE_API void trace_while(const Leaves& start, const Body& condition, const Body& body,
+                            bool stacks, At where);
 /// `body` takes the carried tensors, then the slices.
 HEDDLE_API void trace_scan(const Leaves& start, std::span<const Tensor> scanned, const Body& body,
                            const ScanOptions& options, bool is_map);
@@ -146,8 +147,46 @@ State while_loop(State state, Condition&& condition, F&& body, At where = At::cu
   std::optional<Tensor> answer;
   std::optional<State> result;
   detail::trace_while(detail::leaves_of(state), detail::body_of(condition, given, answer),
-                      detail::body_of(body, given, result), where);
+                      detail::body_of(body, given, result), false, where);
   return std::move(*result);
+}
+
+/// As while_loop(), but that body(state) returns the next state and an element of the result.
+///
+/// @return the last state, and the elements stacked: the element's structure with a dimension more, whose size only the run tells.
+template <typename State, typename Condition, typename F>
+auto scan_while(State state, Condition&& condition, F&& body, At where = At::current()) {
+  using R = std::decay_t<std::invoke_result_t<F&, State>>;
+  using Y = typename R::second_type;
+  std::optional<R> result;
+  if (detail::tracing()) {
+    const std::tuple<State> given(state);
+    std::optional<Tensor> answer;
+    detail::trace_while(detail::leaves_of(state), detail::body_of(condition, given, answer),
+                        detail::body_of(body, given, result), true, where);
+    return std::pair<State, Y>(std::move(result->first), std::move(result->second));
+  }
+  std::vector<std::vector<Tensor>> elements;
+  while (condition(std::as_const(state)).item() != 0) {
+    result.emplace(body(std::as_const(state)));
+    state = result->first;
+    std::vector<Tensor> made = detail::tensors_of(result->second);
+    elements.resize(made.size());
+    for (std::size_t k = 0; k < made.size(); ++k) elements[k].push_back(made[k]);
+  }
+  // Where there is no iteration, what the body returns tells sizes and types.
+  const bool none = !result;
+  if (none) {
+    result.emplace(body(std::as_const(state)));
+    for (const Tensor& element : detail::tensors_of(result->second)) elements.push_back({element});
+  }
+  std::vector<Tensor> stacks;
+  for (const auto& list : elements) {
+    const Tensor all = detail::stacked(list);
+    stacks.push_back(none ? slice(all, 0, 0, 0) : all);
+  }
+  std::span<const Tensor> left(stacks);
+  return std::pair<State, Y>(std::move(state), detail::with_tensors(result->second, left));
 }
 
 /// Runs body(carry, slice) for each slice of `xs` along the first dimension; it returns the next carry and

@@ -45,7 +45,7 @@ unsigned block_rows(unsigned tile_rows, unsigned vectors, unsigned most, bool is
 }
 
 /// Vectors of a row of a block, so that its sums cover that latency where rows are few; of one or two as many as there are registers for, since longer
-/// runs of b come faster; of six all, where two left over by themselves would be too few. With 16 registers there is room for the sums, a row of b and an element of a.
+/// runs of b come faster; of six, with 32 registers and more rows than two, all: two that are left over are too few sums. With 16 registers there is room for the sums, a row of b and an element of a.
 /// @param sums  vectors of them for each vector of a row
 unsigned block_vectors(unsigned rows, unsigned columns, unsigned sums, std::int64_t vector_bytes) {
   if (vector_bytes == 64 && columns == 6 && rows > 2 && sums == 1) return columns;

@@ -29,8 +29,8 @@ std::string error_for(const ir::TensorMeta& a, const ir::TensorMeta& panels, std
 }
 
 TEST(PackedSplitMatmul, packed_split_matmul_c1) {
-  const std::string c1 = "packed_split_matmul: C1 a and panels have one floating dtype: expected ";
-  EXPECT_EQ(error_for(meta(i32, {2, 2}), meta(i32, {1, 2, 8})), c1 + "a floating dtype, got i32");
+  const std::string c1 = "packed_split_matmul: C1 a and panels are both f32 or both f64: expected ";
+  EXPECT_EQ(error_for(meta(i32, {2, 2}), meta(i32, {1, 2, 8})), c1 + "f32 or f64, got i32");
   EXPECT_EQ(error_for(meta(f32, {2, 2}), meta(f16, {1, 2, 8})), c1 + "f32, got f16");
 }
 

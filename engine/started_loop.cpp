@@ -1,0 +1,161 @@
+#include "engine/started_loop.h"
+
+#include <algorithm>
+
+#include "engine/late_phase.h"
+#include "engine/unit.h"
+#include "heddle/error.h"
+#include "memory/allocator.h"
+
+namespace heddle::engine {
+
+namespace {
+
+constexpr std::int64_t kFirstBlock = 16;
+/// Elements of the largest blocks: of small elements, that is.
+constexpr std::int64_t kMostOfABlock = 4096;
+
+std::size_t aligned_size(std::size_t bytes) {
+  return (bytes + memory::kAlignment - 1) / memory::kAlignment * memory::kAlignment;
+}
+
+std::size_t output_bytes(const BoundSteps& plan, std::size_t k) {
+  const jit::Program& program = plan.unit->program();
+  const ir::SymExpr& bytes = plan.unit->schedule().record.buffers[program.outputs[k]].bytes;
+  return static_cast<std::size_t>(bytes.evaluate(plan.sizes));
+}
+
+}  // namespace
+
+/// A nested plan with memory of its own.
+struct StartedLoop::Nested {
+  Nested(std::shared_ptr<const BoundSteps> steps, void* request, RegionMachine& machine)
+      : plan(std::move(steps)) {
+    if (plan->refusal) throw ShapeError(*plan->refusal);
+    const auto arena =
+        static_cast<std::int64_t>(aligned_size(static_cast<std::size_t>(plan->arena_bytes())));
+    const auto stride =
+        static_cast<std::int64_t>(aligned_size(static_cast<std::size_t>(plan->scratch_bytes)));
+    const std::int64_t bytes =
+        std::max<std::int64_t>(memory::kAlignment, arena + stride * plan->threads);
+    memory = machine.allocate(static_cast<std::size_t>(bytes));
+    auto* begin = static_cast<char*>(memory.get());
+    frame.prepare(*plan, {{begin}, begin + arena, stride, request});
+  }
+
+  std::shared_ptr<const BoundSteps> plan;
+  std::shared_ptr<void> memory;
+  Frame frame;
+};
+
+/// Elements of one result, in blocks that grow.
+struct StartedLoop::Stack {
+  struct Block {
+    std::shared_ptr<void> memory;
+    std::int64_t count;  ///< elements that it has room for
+  };
+  std::size_t bytes = 0;  ///< of an element
+  std::vector<Block> blocks{};
+  std::int64_t left = 0;  ///< elements that the last block has room for yet
+};
+
+StartedLoop::StartedLoop(const jit::NestedCall& call, std::shared_ptr<const BoundSteps> condition,
+                         std::shared_ptr<const BoundSteps> body, void* const* operands,
+                         void* request, RegionMachine& machine)
+    : call_(call),
+      machine_(machine),
+      operands_(operands, operands + call.operands),
+      condition_(std::make_unique<Nested>(std::move(condition), request, machine)),
+      body_(std::make_unique<Nested>(std::move(body), request, machine)),
+      answer_(machine.allocate(memory::kAlignment)) {
+  std::size_t bytes = 0;
+  for (std::uint32_t k = 0; k < call.carried; ++k) {
+    carried_bytes_.push_back(output_bytes(*body_->plan, k));
+    offsets_.push_back(bytes);
+    bytes += aligned_size(carried_bytes_.back());
+  }
+  for (std::shared_ptr<void>& place : places_)
+    place = machine.allocate(std::max<std::size_t>(bytes, memory::kAlignment));
+  for (std::uint32_t k = call.carried; k < call.results; ++k)
+    stacks_.push_back({.bytes = output_bytes(*body_->plan, k)});
+  for (Frame* frame : {&condition_->frame, &body_->frame})
+    for (std::uint32_t k = call.carried; k < call.operands; ++k) frame->set_input(k, operands_[k]);
+  condition_->frame.set_output(0, answer_.get());
+}
+
+StartedLoop::~StartedLoop() = default;
+
+/// Where the next element goes.
+void* StartedLoop::element(Stack& stack) {
+  if (stack.left == 0) {
+    const std::int64_t count =
+        stack.blocks.empty() ? kFirstBlock : std::min(kMostOfABlock, 2 * stack.blocks.back().count);
+    const std::size_t bytes =
+        std::max<std::size_t>(1, static_cast<std::size_t>(count) * stack.bytes);
+    stack.blocks.push_back({machine_.allocate(bytes), count});
+    stack.left = count;
+  }
+  const Stack::Block& block = stack.blocks.back();
+  const auto at = static_cast<std::size_t>(block.count - stack.left--);
+  return static_cast<char*>(block.memory.get()) + at * stack.bytes;
+}
+
+std::int32_t StartedLoop::run() {
+  Frame& condition = condition_->frame;
+  Frame& body = body_->frame;
+  for (;; ++iterations_) {
+    const auto place = [&](std::int64_t iteration, std::uint32_t k) -> void* {
+      if (iteration == 0) return operands_[k];
+      return static_cast<char*>(places_[iteration % 2].get()) + offsets_[k];
+    };
+    for (std::uint32_t k = 0; k < call_.carried; ++k) {
+      condition.set_input(k, place(iterations_, k));
+      body.set_input(k, place(iterations_, k));
+      body.set_output(k, place(iterations_ + 1, k));
+    }
+    if (const std::int32_t status = run_phases(condition, machine_)) return status;
+    bool goes_on = false;
+    if (const std::int32_t status = machine_.truth(answer_.get(), goes_on)) return status;
+    if (!goes_on) return 0;
+    for (std::uint32_t k = call_.carried; k < call_.results; ++k)
+      body.set_output(k, element(stacks_[k - call_.carried]));
+    body.set_backwards(iterations_ % 2 != 0);
+    if (const std::int32_t status = run_phases(body, machine_)) return status;
+  }
+}
+
+std::vector<Sizes> StartedLoop::result_sizes() const {
+  std::vector<Sizes> sizes(call_.results);
+  for (std::uint32_t k = 0; k < call_.results; ++k) {
+    if (k >= call_.carried) sizes[k].push_back(iterations_);
+    for (const ir::SymExpr& size : body_->plan->unit->output_sizes(k))
+      sizes[k].push_back(size.evaluate(body_->plan->sizes));
+  }
+  return sizes;
+}
+
+std::int32_t StartedLoop::finish(void* const* results, RegionMachine& machine) {
+  const auto copy = [&](void* to, const void* from, std::size_t bytes) {
+    if (bytes != 0) machine.copy(to, from, bytes);
+  };
+  for (std::uint32_t k = 0; k < call_.carried; ++k) {
+    const void* last = iterations_ == 0
+                           ? operands_[k]
+                           : static_cast<char*>(places_[iterations_ % 2].get()) + offsets_[k];
+    copy(results[k], last, carried_bytes_[k]);
+  }
+  for (std::size_t k = 0; k < stacks_.size(); ++k) {
+    auto* to = static_cast<char*>(results[call_.carried + k]);
+    std::int64_t left = iterations_;
+    for (const Stack::Block& block : stacks_[k].blocks) {
+      const std::size_t bytes =
+          static_cast<std::size_t>(std::min(left, block.count)) * stacks_[k].bytes;
+      copy(to, block.memory.get(), bytes);
+      to += bytes;
+      left -= std::min(left, block.count);
+    }
+  }
+  return 0;
+}
+
+}  // namespace heddle::engine
