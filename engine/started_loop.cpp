@@ -155,6 +155,7 @@ std::int32_t StartedLoop::finish(void* const* results, RegionMachine& machine) {
       left -= std::min(left, block.count);
     }
   }
+  stacks_.clear();  // until the next request there is no use for them
   return 0;
 }
 

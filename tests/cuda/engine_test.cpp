@@ -230,8 +230,16 @@ TEST(CudaEngine, RunsBranchesLoopsAndScans) {
         [&](const State& s) { return greater(sum(s.first), limit); },
         [](const State& s) { return State(s.first * 0.5, s.second + 1); });
   };
-  for (const double limit : {0.3, 100.0})
+  const auto halves = [](const Tensor& x, const Tensor& limit) {
+    return scan_while(
+               abs(x), [&](const Tensor& now) { return greater(sum(now), limit); },
+               [](const Tensor& now) { return std::pair(now * 0.5, now + 1); })
+        .second;
+  };
+  for (const double limit : {0.3, 100.0}) {
     expect_agrees(halve, {counted(f32, {7}), Tensor::scalar(f32, limit)});
+    expect_agrees(halves, {counted(f32, {7}), Tensor::scalar(f32, limit)});
+  }
 }
 
 TEST(CudaEngine, ReportsAnIndexOutOfRangeAndGoesOn) {
