@@ -102,7 +102,7 @@ class Frame {
   std::unique_ptr<LatePhase> late_;
 };
 
-/// A nested plan that has run as far as the sizes of its results take.
+/// A nested plan that has run as far as the sizes of its results take, a loop as a whole.
 class StartedRegion {
  public:
   virtual ~StartedRegion() = default;

@@ -2,18 +2,17 @@
 
 #include <algorithm>
 
-#include "engine/late_phase.h"
+#include "base/check.h"
 #include "engine/unit.h"
-#include "heddle/error.h"
 #include "memory/allocator.h"
 
 namespace heddle::engine {
 
 namespace {
 
+/// Elements of the first block of a stack; each has twice as many as the one before, up to so many bytes, or one element.
 constexpr std::int64_t kFirstBlock = 16;
-/// Elements of the largest blocks: of small elements, that is.
-constexpr std::int64_t kMostOfABlock = 4096;
+constexpr std::int64_t kBlockBytes = 1 << 20;
 
 std::size_t aligned_size(std::size_t bytes) {
   return (bytes + memory::kAlignment - 1) / memory::kAlignment * memory::kAlignment;
@@ -22,7 +21,8 @@ std::size_t aligned_size(std::size_t bytes) {
 std::size_t output_bytes(const BoundSteps& plan, std::size_t k) {
   const jit::Program& program = plan.unit->program();
   const ir::SymExpr& bytes = plan.unit->schedule().record.buffers[program.outputs[k]].bytes;
-  return static_cast<std::size_t>(bytes.evaluate(plan.sizes));
+  // A size below 0 is reported where the body runs.
+  return static_cast<std::size_t>(std::max<std::int64_t>(0, bytes.evaluate(plan.sizes)));
 }
 
 }  // namespace
@@ -31,7 +31,6 @@ std::size_t output_bytes(const BoundSteps& plan, std::size_t k) {
 struct StartedLoop::Nested {
   Nested(std::shared_ptr<const BoundSteps> steps, void* request, RegionMachine& machine)
       : plan(std::move(steps)) {
-    if (plan->refusal) throw ShapeError(*plan->refusal);
     const auto arena =
         static_cast<std::int64_t>(aligned_size(static_cast<std::size_t>(plan->arena_bytes())));
     const auto stride =
@@ -88,11 +87,10 @@ StartedLoop::~StartedLoop() = default;
 /// Where the next element goes.
 void* StartedLoop::element(Stack& stack) {
   if (stack.left == 0) {
-    const std::int64_t count =
-        stack.blocks.empty() ? kFirstBlock : std::min(kMostOfABlock, 2 * stack.blocks.back().count);
-    const std::size_t bytes =
-        std::max<std::size_t>(1, static_cast<std::size_t>(count) * stack.bytes);
-    stack.blocks.push_back({machine_.allocate(bytes), count});
+    const std::int64_t bytes = std::max<std::int64_t>(1, static_cast<std::int64_t>(stack.bytes));
+    const std::int64_t wanted = stack.blocks.empty() ? kFirstBlock : 2 * stack.blocks.back().count;
+    const std::int64_t count = std::clamp<std::int64_t>(kBlockBytes / bytes, 1, wanted);
+    stack.blocks.push_back({machine_.allocate(static_cast<std::size_t>(count * bytes)), count});
     stack.left = count;
   }
   const Stack::Block& block = stack.blocks.back();
@@ -129,12 +127,13 @@ std::vector<Sizes> StartedLoop::result_sizes() const {
   for (std::uint32_t k = 0; k < call_.results; ++k) {
     if (k >= call_.carried) sizes[k].push_back(iterations_);
     for (const ir::SymExpr& size : body_->plan->unit->output_sizes(k))
-      sizes[k].push_back(size.evaluate(body_->plan->sizes));
+      sizes[k].push_back(std::max<std::int64_t>(0, size.evaluate(body_->plan->sizes)));
   }
   return sizes;
 }
 
 std::int32_t StartedLoop::finish(void* const* results, RegionMachine& machine) {
+  HD_CHECK(body_ != nullptr, "a loop is finished once");
   const auto copy = [&](void* to, const void* from, std::size_t bytes) {
     if (bytes != 0) machine.copy(to, from, bytes);
   };
@@ -155,8 +154,17 @@ std::int32_t StartedLoop::finish(void* const* results, RegionMachine& machine) {
       left -= std::min(left, block.count);
     }
   }
-  stacks_.clear();  // until the next request there is no use for them
+  release();
   return 0;
+}
+
+/// Until the next request there is no use for the memory.
+void StartedLoop::release() {
+  stacks_.clear();
+  condition_.reset();
+  body_.reset();
+  for (std::shared_ptr<void>& place : places_) place.reset();
+  answer_.reset();
 }
 
 }  // namespace heddle::engine

@@ -24,13 +24,14 @@ class StartedLoop : public StartedRegion {
   std::int32_t run();
   /// Of all results, when it has run.
   std::vector<Sizes> result_sizes() const;
-  /// Copies the results where they belong.
+  /// Copies the results where they belong. Once: it keeps nothing.
   std::int32_t finish(void* const* results, RegionMachine& machine) override;
 
  private:
   struct Nested;
   struct Stack;
   void* element(Stack& stack);
+  void release();
 
   const jit::NestedCall& call_;
   RegionMachine& machine_;

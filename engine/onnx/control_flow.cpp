@@ -161,7 +161,7 @@ struct LoopParts {
   const GraphProto& body;
   std::size_t carried;
   std::vector<Tensor> start;
-  std::size_t whole_carried = 0;  ///< with what it only hands on
+  bool stacks;  ///< it has results that it does not carry
 };
 
 /// The condition of a loop that counts: `counter + 1 < limit`, as exporters write a loop over a sequence.
@@ -376,7 +376,6 @@ std::pair<std::vector<Tensor>, std::vector<Tensor>> next_state(const LoopParts& 
 /// A loop that asks its condition each time: what it carried last, and its stacked results. What changes its type in the first
 /// iteration only, as a placeholder does, is carried from the second one on.
 Outputs asked_loop(const Node& node, const LoopParts& loop, const RunBody& run) {
-  const bool stacks = static_cast<std::size_t>(loop.body.output_size()) > 1 + loop.whole_carried;
   std::vector<Tensor> state{Tensor::scalar_int(i64, 0),
                             node.has(1) ? scalar(node.tensor(1)) : Tensor::scalar_int(boolean, 1)};
   state.insert(state.end(), loop.start.begin(), loop.start.end());
@@ -389,7 +388,7 @@ Outputs asked_loop(const Node& node, const LoopParts& loop, const RunBody& run) 
     };
     std::vector<Tensor> last;
     Elements stacked;
-    if (stacks) {
+    if (loop.stacks) {
       std::tie(last, stacked) = scan_while(start, goes_on, [&](const std::vector<Tensor>& now) {
         return next_state(loop, now, run);
       });
@@ -445,17 +444,13 @@ SymInt trips_known(const Node& node, const GraphProto& body, const FindValue& fi
 Outputs run_loop(const Node& node, const LoopParts& loop, const RunBody& run,
                  const FindValue& find) {
   const GraphProto& body = loop.body;
-  const bool stacks = body.output_size() + 1 > body.input_size();
   if (!condition_stays(node, body)) {
     if (const auto trips = known_trips(node, body, find))
       return known_loop(node, loop, *trips, run);
     return asked_loop(node, loop, run);
   }
-  if (stacks && !node.has(0)) node.unsupported("stacked results of a loop without a trip count");
-  if (stacks) {
-    const bool runs = !node.has(1) || node.known_number(1, "cond") != 0;
-    return known_loop(node, loop, runs ? node.known_size(0, "M") : SymInt(0), run);
-  }
+  if (loop.stacks && !node.has(0))
+    node.unsupported("stacked results of a loop without a trip count");
   const std::optional<SymInt> length = known_size(node, 0);
   const std::optional<SymInt> starts = known_size(node, 1);
   const bool always = !node.has(1) || (starts && !starts->is_symbolic() && starts->value() != 0);
@@ -479,7 +474,7 @@ Outputs convert_loop(const Node& node, const RunBody& run, const FindValue& find
                    std::to_string(body.input_size()));
   if (std::ranges::any_of(node.values(), &Value::is_sequence))
     return loop_over_sequences(node, body, trips_known(node, body, find), run);
-  LoopParts loop{body, 0, {}, carried};
+  LoopParts loop{body, 0, {}, static_cast<std::size_t>(body.output_size()) > 1 + carried};
   std::vector<std::ptrdiff_t> steady;
   for (std::size_t k = 0; k < carried; ++k) {
     if (stays(body, k))

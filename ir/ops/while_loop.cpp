@@ -15,7 +15,7 @@
 //
 // Without results the call gives a token, u8[0], that order can name.
 // Memory: the results are fresh.
-// Source: StableHLO spec, "while".
+// Source: StableHLO spec, "while"; ONNX Loop-13 for the stacked results.
 #include <algorithm>
 #include <optional>
 #include <string>

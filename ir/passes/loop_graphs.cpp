@@ -1,6 +1,7 @@
 #include "ir/passes/loop_graphs.h"
 
 #include "ir/analysis/regions.h"
+#include "ir/analysis/unbacked.h"
 
 namespace heddle::ir {
 
@@ -23,12 +24,14 @@ std::unordered_set<const Node*> live_nodes(const Graph& graph,
   for (const Value& output : graph.outputs()) reach(output);
   for (const NodePtr& node : graph.nodes())
     if (!node->is_argument() && !is_pure(*node)) reach(node->value());
+  const SizeMakers makers(graph);
   while (!open.empty()) {
     const Node* node = open.back();
     open.pop_back();
     if (known.contains(node)) continue;
     for (const Value& input : node->inputs()) reach(input);
-    for (const Value& first : node->after()) reach(first);  // sizes may be told there
+    for (const Value& first : node->after()) reach(first);
+    for (const Node* maker : makers.used_by(*node)) reach(maker->value());
   }
   return live;
 }

@@ -72,6 +72,36 @@ TEST(RegionOps, PrintParseAndEvaluate) {
   EXPECT_EQ(got[2].at(4), -(202.0 - 28));
 }
 
+TEST(RegionOps, ALoopStacksWhatItDoesNotCarry) {
+  const Graph graph = round_trip(R"(graph @main(%x: f32[2], %n: i64[]) {
+  %a, %k, %all = while_loop(%x, %n) {condition = @more, body = @next, carried = 2} : f32[2], i64[], f32[u0, 2]
+  %sums = reduce_sum(%all) {axes = [1]}
+  return %a, %sums
+}
+
+graph @more(%v0: f32[2], %v1: i64[]) {
+  %v2 = gt(%v1, 0: i64)
+  return %v2
+}
+
+graph @next(%v0: f32[2], %v1: i64[]) {
+  %v2 = mul(%v0, 2.0: f32)
+  %v3 = sub(%v1, 1: i64)
+  %v4 = add(%v0, 1.0: f32)
+  return %v2, %v3, %v4
+}
+)");
+  const double x[] = {1, 3};
+  for (const std::int64_t n : {3, 0}) {
+    const Literal arguments[] = {Literal::of_doubles(f32, {2}, x), Literal::scalar_int(i64, n)};
+    const std::vector<Literal> got = ir::evaluate(graph, arguments);
+    ASSERT_EQ(got[1].sizes(), ir::Sizes{n});
+    for (std::int64_t k = 0; k < n; ++k)
+      EXPECT_EQ(got[1].at(k), 4 * static_cast<double>(1 << k) + 2);
+    EXPECT_EQ(got[0].at(1), 3 * static_cast<double>(1 << n));
+  }
+}
+
 TEST(RegionOps, ACallWithoutResultsHasAText) {
   // Its token has a name, whether the text gives it one or not.
   const std::string rest =

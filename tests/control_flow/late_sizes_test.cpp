@@ -283,23 +283,32 @@ std::string refused_in_the_run(F f, const std::vector<Tensor>& good,
 
 /// What a product needs is asked where a loop comes to it, though it stays the same in each iteration.
 TEST(LateSizes, ThatALoopWouldNeedAreNotAskedWhereItDoesNotRun) {
-  Engine engine([](const Tensor& x, const Tensor& y, const Tensor& times) {
+  using State = std::pair<Tensor, Tensor>;
+  const auto goes_on = [](const State& s) { return greater(s.second, 0); };
+  const auto next = [](const State& s, const Tensor& a, const Tensor& b) {
+    const Tensor product = matmul(reshape(a, {1, -1}), reshape(b, {-1, 1}));
+    return State(s.first + reshape(product, {}), s.second - 1);
+  };
+  Engine plain([&](const Tensor& x, const Tensor& y, const Tensor& times) {
     const Tensor a = positive()(x)[0];
     const Tensor b = positive()(y)[0];
-    return while_loop(
-        std::pair(sum(x), times),
-        [](const std::pair<Tensor, Tensor>& s) { return greater(s.second, 0); },
-        [&](const std::pair<Tensor, Tensor>& s) {
-          const Tensor product = matmul(reshape(a, {1, -1}), reshape(b, {-1, 1}));
-          return std::pair(s.first + reshape(product, {}), s.second - 1);
-        });
+    return while_loop(State(sum(x), times), goes_on, [&](const State& s) { return next(s, a, b); });
   });
-  const auto run = [&](const Tensor& y, std::int64_t times) {
-    return engine.run({numbers({1, -1, 2}), y, Tensor::scalar_int(i64, times)})[0].item();
-  };
-  EXPECT_EQ(run(numbers({3, 4}), 2), 2 + 2 * 11);
-  EXPECT_EQ(run(numbers({3, 4, 5}), 0), 2);
-  EXPECT_THROW(run(numbers({3, 4, 5}), 1), ShapeError);
+  Engine stacking([&](const Tensor& x, const Tensor& y, const Tensor& times) {
+    const Tensor a = positive()(x)[0];
+    const Tensor b = positive()(y)[0];
+    const auto body = [&](const State& s) { return std::pair(next(s, a, b), s.first); };
+    return scan_while(State(sum(x), times), goes_on, body).first;
+  });
+  for (Engine* engine : {&plain, &stacking}) {
+    const auto run = [&](const Tensor& y, std::int64_t times) {
+      return engine->run({numbers({1, -1, 2}), y, Tensor::scalar_int(i64, times)})[0].item();
+    };
+    EXPECT_EQ(run(numbers({3, 4}), 2), 2 + 2 * 11);
+    EXPECT_EQ(run(numbers({3, 4, 5}), 0), 2);
+    EXPECT_THROW(run(numbers({3, 4, 5}), 1), ShapeError);
+    EXPECT_EQ(run(numbers({3, 4}), 1), 2 + 11);
+  }
 }
 
 TEST(LateSizes, ThatAnOpNeedsEqualAreComparedInTheRun) {

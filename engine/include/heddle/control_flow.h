@@ -151,8 +151,10 @@ State while_loop(State state, Condition&& condition, F&& body, At where = At::cu
   return std::move(*result);
 }
 
-/// As while_loop(), but that body(state) returns the next state and an element of the result.
+/// As while_loop(), but that body(state) returns the next state and an element of the result. Outside of a trace the body runs once
+/// where there is no iteration, to tell sizes and dtypes of elements.
 ///
+/// @throws StructureError, ShapeError naming the carried value that changes.
 /// @return the last state, and the elements stacked: the element's structure with a dimension more, whose size only the run tells.
 template <typename State, typename Condition, typename F>
 auto scan_while(State state, Condition&& condition, F&& body, At where = At::current()) {
