@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "engine/unit.h"
+#include "heddle/error.h"
 #include "memory/allocator.h"
 
 namespace heddle::engine {
@@ -27,10 +28,11 @@ std::size_t output_bytes(const BoundSteps& plan, std::size_t k) {
 
 }  // namespace
 
-/// A nested plan with memory of its own.
+/// A nested plan with memory of its own; none for one that is refused, which only the iteration that comes to it reports.
 struct StartedLoop::Nested {
   Nested(std::shared_ptr<const BoundSteps> steps, void* request, RegionMachine& machine)
       : plan(std::move(steps)) {
+    if (plan->refusal) return;
     const auto arena =
         static_cast<std::int64_t>(aligned_size(static_cast<std::size_t>(plan->arena_bytes())));
     const auto stride =
@@ -40,6 +42,12 @@ struct StartedLoop::Nested {
     memory = machine.allocate(static_cast<std::size_t>(bytes));
     auto* begin = static_cast<char*>(memory.get());
     frame.prepare(*plan, {{begin}, begin + arena, stride, request});
+  }
+
+  /// @throws ShapeError when it is refused.
+  Frame& ready() {
+    if (plan->refusal) throw ShapeError(*plan->refusal);
+    return frame;
   }
 
   std::shared_ptr<const BoundSteps> plan;
@@ -98,28 +106,38 @@ void* StartedLoop::element(Stack& stack) {
   return static_cast<char*>(block.memory.get()) + at * stack.bytes;
 }
 
+/// Where a carried value lies before an iteration.
+void* StartedLoop::place(std::int64_t iteration, std::uint32_t k) const {
+  if (iteration == 0) return operands_[k];
+  return static_cast<char*>(places_[iteration % 2].get()) + offsets_[k];
+}
+
 std::int32_t StartedLoop::run() {
-  Frame& condition = condition_->frame;
-  Frame& body = body_->frame;
   for (;; ++iterations_) {
-    const auto place = [&](std::int64_t iteration, std::uint32_t k) -> void* {
-      if (iteration == 0) return operands_[k];
-      return static_cast<char*>(places_[iteration % 2].get()) + offsets_[k];
-    };
-    for (std::uint32_t k = 0; k < call_.carried; ++k) {
-      condition.set_input(k, place(iterations_, k));
-      body.set_input(k, place(iterations_, k));
-      body.set_output(k, place(iterations_ + 1, k));
-    }
-    if (const std::int32_t status = run_phases(condition, machine_)) return status;
     bool goes_on = false;
-    if (const std::int32_t status = machine_.truth(answer_.get(), goes_on)) return status;
+    if (const std::int32_t status = ask(goes_on)) return status;
     if (!goes_on) return 0;
-    for (std::uint32_t k = call_.carried; k < call_.results; ++k)
-      body.set_output(k, element(stacks_[k - call_.carried]));
-    body.set_backwards(iterations_ % 2 != 0);
-    if (const std::int32_t status = run_phases(body, machine_)) return status;
+    if (const std::int32_t status = iterate()) return status;
   }
+}
+
+std::int32_t StartedLoop::ask(bool& goes_on) {
+  Frame& condition = condition_->frame;
+  for (std::uint32_t k = 0; k < call_.carried; ++k) condition.set_input(k, place(iterations_, k));
+  if (const std::int32_t status = run_phases(condition, machine_)) return status;
+  return machine_.truth(answer_.get(), goes_on);
+}
+
+std::int32_t StartedLoop::iterate() {
+  Frame& body = body_->ready();
+  for (std::uint32_t k = 0; k < call_.carried; ++k) {
+    body.set_input(k, place(iterations_, k));
+    body.set_output(k, place(iterations_ + 1, k));
+  }
+  for (std::uint32_t k = call_.carried; k < call_.results; ++k)
+    body.set_output(k, element(stacks_[k - call_.carried]));
+  body.set_backwards(iterations_ % 2 != 0);
+  return run_phases(body, machine_);
 }
 
 std::vector<Sizes> StartedLoop::result_sizes() const {
@@ -137,12 +155,8 @@ std::int32_t StartedLoop::finish(void* const* results, RegionMachine& machine) {
   const auto copy = [&](void* to, const void* from, std::size_t bytes) {
     if (bytes != 0) machine.copy(to, from, bytes);
   };
-  for (std::uint32_t k = 0; k < call_.carried; ++k) {
-    const void* last = iterations_ == 0
-                           ? operands_[k]
-                           : static_cast<char*>(places_[iterations_ % 2].get()) + offsets_[k];
-    copy(results[k], last, carried_bytes_[k]);
-  }
+  for (std::uint32_t k = 0; k < call_.carried; ++k)
+    copy(results[k], place(iterations_, k), carried_bytes_[k]);
   for (std::size_t k = 0; k < stacks_.size(); ++k) {
     auto* to = static_cast<char*>(results[call_.carried + k]);
     std::int64_t left = iterations_;

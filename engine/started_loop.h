@@ -30,6 +30,9 @@ class StartedLoop : public StartedRegion {
  private:
   struct Nested;
   struct Stack;
+  void* place(std::int64_t iteration, std::uint32_t k) const;
+  std::int32_t ask(bool& goes_on);
+  std::int32_t iterate();
   void* element(Stack& stack);
   void release();
 
