@@ -85,9 +85,11 @@ StartedLoop::StartedLoop(const jit::NestedCall& call, std::shared_ptr<const Boun
     place = machine.allocate(std::max<std::size_t>(bytes, memory::kAlignment));
   for (std::uint32_t k = call.carried; k < call.results; ++k)
     stacks_.push_back({.bytes = output_bytes(*body_->plan, k)});
-  for (Frame* frame : {&condition_->frame, &body_->frame})
-    for (std::uint32_t k = call.carried; k < call.operands; ++k) frame->set_input(k, operands_[k]);
-  condition_->frame.set_output(0, answer_.get());
+  for (std::uint32_t k = call.carried; k < call.operands; ++k) {
+    condition_->ready().set_input(k, operands_[k]);
+    if (!body_->plan->refusal) body_->frame.set_input(k, operands_[k]);
+  }
+  condition_->ready().set_output(0, answer_.get());
 }
 
 StartedLoop::~StartedLoop() = default;
