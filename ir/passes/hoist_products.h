@@ -16,11 +16,13 @@ namespace heddle::ir {
 ///
 /// One product of many rows reads the matrix once, where the loop reads it in each iteration. A slice is also what the body gathers from
 /// an operand of `length` slices by a number that it counts up from 0. What stays the same are operands that are not carried, those that
-/// are handed on as they are, and what views, constants, arithmetic and reductions make of them.
+/// are handed on as they are, and what views, constants, arithmetic and reductions make of them. Views of parameters by which a product
+/// multiplies become operands too: outside they are packed once.
 ///
 /// Needs:   any verified graph.
-/// Leaves:  products of slices in loops that may end before the last one, or by a matrix of few rows; what a condition computes; in
-///          nested graphs that call sizes otherwise than the graph around them, all but products of slices by operands.
+/// Leaves:  products of slices in loops that may end before the last one, or by a matrix of few rows, or of over 8 times as many columns,
+///          whose products would take much memory; what a condition computes; in nested graphs that call sizes otherwise than the graph
+///          around them, all but products of slices by operands.
 /// Order:   after canonicalise and merge-views, which make operands plain; before permuted-products.
 /// Cost:    linear in nodes.
 Graph hoist_products(const Graph& graph);
