@@ -121,6 +121,31 @@ TEST(While, StacksWhatEachIterationGives) {
   EXPECT_EQ(engine.stats().compiles, 1u);
 }
 
+TEST(While, ThatStacksServesManyThreadsAtOnce) {
+  Engine engine(
+      [](const Tensor& x, const Tensor& limit) {
+        return scan_while(
+                   x, [&](const Tensor& now) { return greater(sum(now), limit); },
+                   [](const Tensor& now) { return std::pair(now * 0.5f, now); })
+            .second;
+      },
+      {.threads = 2});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int repeat = 0; repeat < 20; ++repeat) {
+        const double limit = 4.0 / static_cast<double>(1 << ((t + repeat) % 4));
+        const Tensor got = engine.run({numbers({1, 2, 3, 2}), scalar(limit)})[0];
+        std::int64_t steps = 0;
+        for (double total = 8; total > limit; total /= 2) ++steps;
+        ASSERT_THAT(got.sizes(), ElementsAre(steps, 4));
+        EXPECT_EQ(got.to_doubles()[static_cast<std::size_t>(4 * steps - 2)],
+                  3.0 / static_cast<double>(1 << (steps - 1)));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
 /// The bodies run outside of a trace too.
 TEST(While, StacksWithoutATrace) {
   for (const std::int64_t limit : {3, 0}) {
