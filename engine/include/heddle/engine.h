@@ -224,7 +224,8 @@ enum class Profile : std::uint8_t {
 struct StepTime {
   std::size_t step = 0;  ///< as in RunEvent and in the plan
   std::string kernel;
-  double microseconds = 0;  ///< the median over the runs
+  double microseconds =
+      0;  ///< the median over the runs; with finding its sizes, where only the run tells them
   /// Of Profile::Shares: what the engine's threads would take, each on a processor of its own, but for what it costs to share; else 0.
   double shared_microseconds = 0;
   std::int64_t bytes = 0;  ///< of the buffers that it reads and writes, each once
