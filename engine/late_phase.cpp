@@ -8,16 +8,19 @@
 #include "engine/unit.h"
 #include "heddle/custom_op.h"
 #include "ir/analysis/unbacked.h"
+#include "memory/planner.h"
 
 namespace heddle::engine {
 
 using base::SymbolValues;
 
-namespace {
-
-std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + memory::kAlignment - 1) / memory::kAlignment * memory::kAlignment;
+Needs needs_of(const BoundSteps& plan) {
+  Needs needs{memory::aligned(plan.arena_bytes()), memory::aligned(plan.scratch_bytes), 0};
+  needs.bytes = std::max(memory::kAlignment, needs.scratch + needs.stride * plan.threads);
+  return needs;
 }
+
+namespace {
 
 /// Asks for memory for the outputs whose sizes `plan` is the first to know.
 void take_outputs(const BoundSteps& plan, FrameIo& io) {
@@ -33,19 +36,6 @@ void take_outputs(const BoundSteps& plan, FrameIo& io) {
     // On a device the caller's memory may stand for some that is there already.
     if (io.outputs[k] == nullptr) io.outputs[k] = address;
   }
-}
-
-/// Bytes and begin of what a phase needs at once: its arena, then the scratch of its workers.
-struct Needs {
-  std::int64_t scratch = 0;  ///< where it begins
-  std::int64_t stride = 0;
-  std::int64_t bytes = 0;
-};
-
-Needs needs_of(const BoundSteps& plan) {
-  Needs needs{aligned(plan.arena_bytes()), aligned(plan.scratch_bytes), 0};
-  needs.bytes = std::max(memory::kAlignment, needs.scratch + needs.stride * plan.threads);
-  return needs;
 }
 
 std::vector<Sizes> output_sizes(const Unit& unit, const SymbolValues& values) {

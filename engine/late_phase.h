@@ -10,6 +10,15 @@
 
 namespace heddle::engine {
 
+/// Bytes of what a frame needs at once: its arena, then the scratch of its workers.
+struct Needs {
+  std::int64_t scratch = 0;  ///< where it begins
+  std::int64_t stride = 0;   ///< from one worker's to the next one's
+  std::int64_t bytes = 0;
+};
+
+Needs needs_of(const BoundSteps& plan);
+
 /// What follows one frame. Remembers the frames of the sizes that it met last, so that a request with such
 /// sizes makes none.
 class LatePhase {

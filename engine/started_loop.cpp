@@ -3,9 +3,10 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "engine/late_phase.h"
 #include "engine/unit.h"
 #include "heddle/error.h"
-#include "memory/allocator.h"
+#include "memory/planner.h"
 
 namespace heddle::engine {
 
@@ -14,10 +15,6 @@ namespace {
 /// Elements of the first block of a stack; each has twice as many as the one before, up to so many bytes, or one element.
 constexpr std::int64_t kFirstBlock = 16;
 constexpr std::int64_t kBlockBytes = 1 << 20;
-
-std::size_t aligned_size(std::size_t bytes) {
-  return (bytes + memory::kAlignment - 1) / memory::kAlignment * memory::kAlignment;
-}
 
 std::size_t output_bytes(const BoundSteps& plan, std::size_t k) {
   const jit::Program& program = plan.unit->program();
@@ -33,15 +30,10 @@ struct StartedLoop::Nested {
   Nested(std::shared_ptr<const BoundSteps> steps, void* request, RegionMachine& machine)
       : plan(std::move(steps)) {
     if (plan->refusal) return;
-    const auto arena =
-        static_cast<std::int64_t>(aligned_size(static_cast<std::size_t>(plan->arena_bytes())));
-    const auto stride =
-        static_cast<std::int64_t>(aligned_size(static_cast<std::size_t>(plan->scratch_bytes)));
-    const std::int64_t bytes =
-        std::max<std::int64_t>(memory::kAlignment, arena + stride * plan->threads);
-    memory = machine.allocate(static_cast<std::size_t>(bytes));
-    auto* begin = static_cast<char*>(memory.get());
-    frame.prepare(*plan, {{begin}, begin + arena, stride, request});
+    const Needs needs = needs_of(*plan);
+    memory = machine.allocate(static_cast<std::size_t>(needs.bytes));
+    auto* arena = static_cast<char*>(memory.get());
+    frame.prepare(*plan, {{arena}, arena + needs.scratch, needs.stride, request});
   }
 
   /// @throws ShapeError when it is refused.
@@ -75,14 +67,14 @@ StartedLoop::StartedLoop(const jit::NestedCall& call, std::shared_ptr<const Boun
       condition_(std::make_unique<Nested>(std::move(condition), request, machine)),
       body_(std::make_unique<Nested>(std::move(body), request, machine)),
       answer_(machine.allocate(memory::kAlignment)) {
-  std::size_t bytes = 0;
+  std::int64_t bytes = 0;
   for (std::uint32_t k = 0; k < call.carried; ++k) {
     carried_bytes_.push_back(output_bytes(*body_->plan, k));
-    offsets_.push_back(bytes);
-    bytes += aligned_size(carried_bytes_.back());
+    offsets_.push_back(static_cast<std::size_t>(bytes));
+    bytes += memory::aligned(static_cast<std::int64_t>(carried_bytes_.back()));
   }
   for (std::shared_ptr<void>& place : places_)
-    place = machine.allocate(std::max<std::size_t>(bytes, memory::kAlignment));
+    place = machine.allocate(static_cast<std::size_t>(std::max(bytes, memory::kAlignment)));
   for (std::uint32_t k = call.carried; k < call.results; ++k)
     stacks_.push_back({.bytes = output_bytes(*body_->plan, k)});
   for (std::uint32_t k = call.carried; k < call.operands; ++k) {

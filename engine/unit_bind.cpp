@@ -67,10 +67,6 @@ std::int64_t estimated_work(const base::ExprTable::Values& values, std::uint32_t
   }
 }
 
-std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + memory::kAlignment - 1) / memory::kAlignment * memory::kAlignment;
-}
-
 void run_kernel(const scheduler::BoundStep& step, std::int64_t begin, std::int64_t end, int worker,
                 std::int32_t* status) {
   const auto* kernel = static_cast<const jit::CpuKernel*>(step.code);
@@ -249,11 +245,11 @@ std::unique_ptr<BoundRegion> Unit::bind_region(const jit::NestedCall& call, std:
   }
   const jit::Program& body = *call.regions.back().program;
   const SymbolValues& body_sizes = region->plans.back()->sizes;
-  std::int64_t end = aligned(arena);
+  std::int64_t end = memory::aligned(arena);
   for (std::uint32_t k = 0; k < call.carried; ++k) {
     region->carried_bytes.push_back(argument_bytes(body, k, body_sizes));
     region->spare_offsets.push_back(end);
-    end += aligned(region->carried_bytes.back());
+    end += memory::aligned(region->carried_bytes.back());
   }
   for (std::uint32_t k = call.carried; k < call.carried + call.scanned; ++k)
     region->slice_bytes.push_back(argument_bytes(body, k, body_sizes));
@@ -347,7 +343,7 @@ void Unit::bind_other(const StepRecipe& recipe, const base::ExprTable::Values& v
 /// The arena of the phase, after those of the phases before it.
 void Unit::bind_memory(BoundSteps& plan) const {
   memory::MemoryPlan own = planner_->bind(plan.sizes, plan.phase);
-  const std::int64_t begin = aligned(plan.memory.peak_bytes);
+  const std::int64_t begin = memory::aligned(plan.memory.peak_bytes);
   plan.arena_begins.push_back(begin);
   plan.memory.peak_bytes = begin + own.peak_bytes;
   plan.memory.lower_bound_bytes = std::max(plan.memory.lower_bound_bytes, own.lower_bound_bytes);

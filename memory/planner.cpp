@@ -218,10 +218,6 @@ bool is_loose(const MemoryPlan& plan) {
   return plan.peak_bytes > plan.lower_bound_bytes + plan.lower_bound_bytes / 200 + kAlignment;
 }
 
-std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 /// The smallest gap among items alive at the same time that holds `bytes`, or the end.
 template <typename Conflict>
 std::int64_t best_fit(const std::vector<Placed>& by_begin, std::int64_t bytes,

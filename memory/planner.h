@@ -18,6 +18,11 @@ namespace heddle::memory {
 inline constexpr std::int64_t kNotInArena = -1;
 inline constexpr std::int64_t kAlignment = 64;
 
+/// `bytes` up to the next multiple of kAlignment.
+constexpr std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 /// Offsets for concrete sizes.
 struct MemoryPlan {
   std::vector<std::int64_t> offsets;  ///< one a buffer; kNotInArena for inputs, outputs, parameters
