@@ -58,6 +58,15 @@ class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {
   void copy_in(void* to, const void* from, std::size_t bytes);
   void copy_out(void* to, const void* from, std::size_t bytes);
   void copy_within(void* to, const void* from, std::size_t bytes);
+  /// Where rows of bytes lie, one each `pitch` bytes.
+  template <typename T>
+  struct Rows {
+    T* begin;
+    std::size_t pitch;
+  };
+  /// Copies `count` rows to the device, from there or from the host.
+  void copy_rows(Rows<char> to, Rows<const char> from, std::size_t bytes, std::size_t count,
+                 bool from_device);
 
  private:
   /// A literal's bytes on the device.

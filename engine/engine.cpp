@@ -242,7 +242,15 @@ std::vector<Tensor> Engine::Impl::run(std::span<const Tensor> inputs,
                                       std::shared_ptr<const void>* prototype) {
   if (options.device.kind() == Device::Kind::Reference) return run_reference(inputs, prototype);
   const engine::Reclaimer::Reader reader(plans.reclaimer());
-  const BoundPlan& plan = plan_for(inputs);
+  return run_by(inputs, handed_over, [&](const BoundPlan& plan, std::span<const Tensor> given,
+                                         std::vector<Tensor>* owner) {
+    if (prototype != nullptr) *prototype = plan.executable->prototype;
+    return run_plan(plan, given, owner);
+  });
+}
+
+std::vector<Tensor> Engine::Impl::run_plan(const BoundPlan& plan, std::span<const Tensor> inputs,
+                                           std::vector<Tensor>* handed_over) {
   std::vector<Tensor> outputs;
   if (handed_over == nullptr || plan.unit->shared_places().empty()) {
     outputs = make_outputs(plan, nullptr);
@@ -254,7 +262,6 @@ std::vector<Tensor> Engine::Impl::run(std::span<const Tensor> inputs,
     taken.keep();
   }
   count_call(plan);
-  if (prototype != nullptr) *prototype = plan.executable->prototype;
   return outputs;
 }
 
@@ -357,26 +364,33 @@ void Engine::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs)
     return copy_into(impl_->run_reference(inputs, nullptr), inputs, outputs,
                      [&](std::size_t i) { return impl_->is_donated(i); });
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
+  if (impl_->appends()) [[unlikely]]
+    return impl_->run_appending_into(inputs, outputs);
   const BoundPlan& plan = impl_->plan_for(inputs);
   engine::check_output_count(plan.output_sizes.size(), outputs.size());
+  impl_->run_plan_into(plan, inputs, outputs);
+}
+
+void Engine::Impl::run_plan_into(const BoundPlan& plan, std::span<const Tensor> inputs,
+                                 std::span<Tensor> outputs) {
   const auto values = plan.executable->optimised().outputs();
   const auto& guards = plan.executable->guards().inputs;
   std::vector<std::size_t>
       aside;  // outputs that lie in inputs which are still read when they are written, or of sizes not known yet
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const std::size_t place =
-        engine::check_output(values[k].meta().dtype, plan.output_sizes[k], impl_->options.device,
-                             inputs, outputs, k, [&](std::size_t i) { return guards[i].donated; });
+        engine::check_output(values[k].meta().dtype, plan.output_sizes[k], options.device, inputs,
+                             outputs, k, [&](std::size_t i) { return guards[i].donated; });
     if (place == engine::kNoInput) continue;
-    const bool staged = impl_->cuda != nullptr && !inputs[place].device().is_cuda();
+    const bool staged = cuda != nullptr && !inputs[place].device().is_cuda();
     if (engine::is_late(plan.output_sizes[k]) || (!staged && !plan.unit->may_share(place, k)))
       aside.push_back(k);
   }
   if (aside.empty()) [[likely]]
-    impl_->execute(plan, inputs, outputs);
+    execute(plan, inputs, outputs);
   else
-    impl_->run_aside(plan, inputs, outputs, aside);
-  impl_->count_call(plan);
+    run_aside(plan, inputs, outputs, aside);
+  count_call(plan);
 }
 
 std::future<std::vector<Tensor>> Engine::submit(std::vector<Tensor> inputs) {
@@ -400,7 +414,7 @@ Tensor Engine::wrap_device(void* data, DType dtype, Sizes sizes,
 
 void Engine::prepare(std::span<const Tensor> inputs) {
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
-  impl_->plan_for(inputs);
+  impl_->plan_like(inputs);
 }
 
 void Engine::prepare(std::span<const Sizes> shapes) {
@@ -423,9 +437,12 @@ Signature Engine::signature() const {
   const std::scoped_lock lock(impl_->mutex);
   Signature result = impl_->known;
   if (result.inputs.empty() && !impl_->executables.empty()) {
-    for (const engine::InputGuard& guard : impl_->executables.back()->guards().inputs) {
+    const engine::Executable& last = *impl_->executables.back();
+    const std::vector<engine::InputGuard>& guards = last.guards().inputs;
+    for (std::size_t k = 0; k < guards.size() - last.appends.inputs.size(); ++k) {
+      const engine::InputGuard& guard = guards[k];
       ValueInfo info{guard.name, guard.dtype, {}, guard.donated};
-      for (const SymExpr& size : guard.sizes)
+      for (const SymExpr& size : engine::callable_sizes(guards, last.appends, k))
         info.sizes.push_back(engine::from_expr(size, nullptr));
       result.inputs.push_back(std::move(info));
     }
@@ -468,6 +485,8 @@ EngineStats Engine::stats() const {
   stats.found_constant_bytes = impl_->found_constants() - impl_->found_constants_at_start;
   stats.evaluator_steps = impl_->evaluator_steps.load();
   stats.copied_outputs = impl_->copied_outputs.load();
+  stats.append_copies = impl_->append_copies.load();
+  stats.append_copied_bytes = impl_->append_copied_bytes.load();
   stats.compile_ms = impl_->compile_ms;
   stats.load_ms = impl_->load_ms;
   stats.arena_peak_bytes = static_cast<std::uint64_t>(impl_->arena_peak.load());
@@ -479,12 +498,12 @@ const EngineOptions& Engine::options() const { return impl_->options; }
 
 std::string Engine::plan_json(std::span<const Tensor> inputs) {
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
-  return engine::plan_json(impl_->plan_for(inputs));
+  return engine::plan_json(impl_->plan_like(inputs));
 }
 
 std::string Engine::graph_text(std::span<const Tensor> inputs, bool after_passes) {
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
-  const BoundPlan& plan = impl_->plan_for(inputs);
+  const BoundPlan& plan = impl_->plan_like(inputs);
   return ir::print(after_passes ? plan.executable->optimised() : plan.executable->traced());
 }
 

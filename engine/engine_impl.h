@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/stripes.h"
+#include "engine/append_call.h"
 #include "engine/background.h"
 #include "engine/context.h"
 #include "engine/cuda_context.h"
@@ -49,6 +50,25 @@ struct Engine::Impl {
   /// The plan that serves `inputs`: from the memo, or the slow path (guards, trace, compile, bind).
   /// Call inside a reader of plans.reclaimer().
   const engine::BoundPlan& plan_for(std::span<const Tensor> inputs);
+  /// Of a call with appends: for which there is room.
+  const engine::BoundPlan& plan_for(engine::AppendCall& call);
+  /// The plan for inputs of the callable, which is not run.
+  const engine::BoundPlan& plan_like(std::span<const Tensor> inputs);
+  bool appends() const { return !options.append.empty(); }
+  /// @param owner  as of AppendCall
+  /// @throws OptionError where the options name no input, or one that is donated
+  engine::AppendCall append_call(std::span<const Tensor> inputs, std::vector<Tensor>* owner);
+  /// The callable's outputs: what `run` makes of a plan, its inputs and, where they are handed over, their owner gives those of the graph.
+  template <typename F>
+  std::vector<Tensor> run_by(std::span<const Tensor> inputs, std::vector<Tensor>* handed_over,
+                             F&& run) {
+    if (!appends()) [[likely]]
+      return run(plan_for(inputs), inputs, handed_over);
+    engine::AppendCall call = append_call(inputs, handed_over);
+    const engine::BoundPlan& plan = plan_for(call);
+    return call.results(plan, run(plan, std::span<const Tensor>(call.inputs()),
+                                  handed_over == nullptr ? nullptr : &call.inputs()));
+  }
   /// Runs the plan by `run`, which takes a context that is ready and gives the first status word that is
   /// not 0, else 0.
   template <typename F>
@@ -104,6 +124,14 @@ struct Engine::Impl {
                                     std::shared_ptr<const void>* prototype);
   std::vector<Tensor> run(std::span<const Tensor> inputs, std::vector<Tensor>* handed_over,
                           std::shared_ptr<const void>* prototype);
+  /// Outputs of the graph, fresh ones.
+  std::vector<Tensor> run_plan(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
+                               std::vector<Tensor>* handed_over);
+  /// Engine::run_into() of a plan.
+  void run_plan_into(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
+                     std::span<Tensor> outputs);
+  /// Engine::run_into() where the options name inputs to append to.
+  void run_appending_into(std::span<const Tensor> inputs, std::span<Tensor> outputs);
   /// @param outputs  of the caller: some lie where donated inputs do, and are not to be written before the end
   void run_aside(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
                  std::span<Tensor> outputs, std::span<const std::size_t> aside);
@@ -182,6 +210,18 @@ struct Engine::Impl {
   using Executables = std::vector<std::shared_ptr<const engine::Executable>>;
   Executables executables;        ///< most recently used first
   Executables exact_executables;  ///< the same; tried before them
+  /// Under `mutex`: which of so many inputs the options name to append to, and along which axes that is.
+  struct AppendedInputs {
+    std::size_t count = 0;
+    std::vector<std::size_t> named;
+    engine::AppendAxes axes;
+  };
+  std::optional<AppendedInputs> appended;
+  /// Makes `appended` that of `count` inputs. Under `mutex`.
+  void find_appended(std::size_t count);
+  std::vector<std::size_t> named_to_append(std::size_t count);
+  /// Under `mutex`.
+  void note_axes(const engine::AppendedGraph& appends);
   static constexpr std::size_t kRecompilesTold = 64;
   std::deque<std::string> recompiles;  ///< the last kRecompilesTold
   std::uint64_t traces = 0;
@@ -196,6 +236,8 @@ struct Engine::Impl {
   std::atomic<std::uint64_t> evaluator_steps{0};
   std::atomic<std::uint64_t> measurements{0};
   std::atomic<std::uint64_t> copied_outputs{0};
+  std::atomic<std::uint64_t> append_copies{0};
+  std::atomic<std::uint64_t> append_copied_bytes{0};
   std::set<std::string>
       told_of_libraries;  ///< under `mutex`: those of which was told that they fail
   std::atomic<std::int64_t> arena_peak{0};

@@ -120,17 +120,22 @@ std::vector<StepTime> Engine::profile(std::span<const Tensor> inputs, int runs, 
                          .expected = "at least 1",
                          .got = std::to_string(runs)});
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
-  const engine::BoundPlan& plan = impl_->plan_for(inputs);
-  std::vector<Tensor> results = impl_->make_outputs(plan, nullptr);
-  engine::StepClock clock(*plan.unit, what);
-  for (int run = 0; run < runs; ++run) {
-    impl_->execute_with(plan, inputs, results, [&](engine::ExecutionContext& context) {
-      return engine::run_phases(context.frame(), impl_->executor, [&](engine::Frame& frame) {
-        return clock.run(frame, impl_->executor);
+  std::vector<StepTime> medians;
+  impl_->run_by(inputs, nullptr, [&](const engine::BoundPlan& plan, std::span<const Tensor> given,
+                                     std::vector<Tensor>*) {
+    std::vector<Tensor> results = impl_->make_outputs(plan, nullptr);
+    engine::StepClock clock(*plan.unit, what);
+    for (int run = 0; run < runs; ++run) {
+      impl_->execute_with(plan, given, results, [&](engine::ExecutionContext& context) {
+        return engine::run_phases(context.frame(), impl_->executor, [&](engine::Frame& frame) {
+          return clock.run(frame, impl_->executor);
+        });
       });
-    });
-  }
-  return clock.medians();
+    }
+    medians = clock.medians();
+    return results;
+  });
+  return medians;
 }
 
 }  // namespace heddle

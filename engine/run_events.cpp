@@ -214,9 +214,14 @@ std::vector<RunEvent> Engine::run_trace(std::span<const Tensor> inputs,
                        .expected = "a device whose steps are compiled: cpu or cuda",
                        .got = impl_->options.device.to_string()});
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
-  const engine::BoundPlan& plan = impl_->plan_for(inputs);
-  std::vector<Tensor> results = impl_->make_outputs(plan, nullptr);
-  std::vector<RunEvent> events = impl_->run_traced(plan, inputs, results);
+  std::vector<RunEvent> events;
+  std::vector<Tensor> results = impl_->run_by(
+      inputs, nullptr,
+      [&](const engine::BoundPlan& plan, std::span<const Tensor> given, std::vector<Tensor>*) {
+        std::vector<Tensor> made = impl_->make_outputs(plan, nullptr);
+        events = impl_->run_traced(plan, given, made);
+        return made;
+      });
   if (outputs != nullptr) *outputs = std::move(results);
   return events;
 }

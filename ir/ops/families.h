@@ -26,7 +26,7 @@ std::span<const OpDef> matmul_ops();
 std::span<const OpDef> conv_ops();
 std::span<const OpDef> pool_ops();
 std::span<const OpDef> norm_ops();     // softmax, layer_norm, …
-std::span<const OpDef> scatter_ops();  // scatter_elements, scatter_nd, index_put, ordered_scatter
+std::span<const OpDef> scatter_ops();  // scatter_elements, scatter_nd, index_put, slice_scatter, …
 std::span<const OpDef> scan_ops();     // cumsum
 std::span<const OpDef> sort_ops();     // sort, topk, merge_runs
 std::span<const OpDef> resize_ops();

@@ -54,7 +54,8 @@ Literal joined(const Literal& x, const Literal& updates,
 
 std::span<const OpDef> scatter_ops() {
   static const OpDef defs[] = {ops::scatter_elements_op(), ops::scatter_nd_op(),
-                               ops::index_put_op(), ops::ordered_scatter_op()};
+                               ops::index_put_op(), ops::ordered_scatter_op(),
+                               ops::slice_scatter_op()};
   return defs;
 }
 

@@ -9,6 +9,7 @@ OpDef scatter_elements_op();
 OpDef scatter_nd_op();
 OpDef index_put_op();
 OpDef ordered_scatter_op();
+OpDef slice_scatter_op();
 
 AttrSpec reduction_attr();
 /// Checks that the attribute "reduction" is known, and none where x is a bool; that operand

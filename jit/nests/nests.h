@@ -32,6 +32,7 @@ extern const NestRecipe kPackedSplitMatmulRecipe;
 extern const NestRecipe kPoolRecipe;
 extern const NestRecipe kScanRecipe;
 extern const NestRecipe kScatterRecipe;
+extern const NestRecipe kSliceScatterRecipe;
 extern const NestRecipe kSortRecipe;
 extern const NestRecipe kSplitBytePairsRecipe;
 

@@ -31,6 +31,7 @@ std::span<const NestRecipe> all_recipes() {
                                                kPoolRecipe,
                                                kScanRecipe,
                                                kScatterRecipe,
+                                               kSliceScatterRecipe,
                                                kSortRecipe,
                                                kSplitBytePairsRecipe};
   return recipes;

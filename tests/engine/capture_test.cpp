@@ -23,7 +23,7 @@ namespace {
 using scheduler::CaptureOptions;
 using scheduler::CapturePlan;
 using scheduler::Partition;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 /// ct::host(Tensor x) -> Tensor, x + 1, which may be in no graph of a device, and
 /// ct::route(Tensor x, Tensor(a!) counts) -> (Tensor, Tensor), 2x and 3x; counts += x.
@@ -421,10 +421,10 @@ TEST(CaptureOfGraphs, AX_03_ARegionIntoAWritingOpWhoseResultsArePartedByASplit) 
   EXPECT_EQ(lowered.text(plan), "[m+s,u,a] [h]! [b]");
   // Elements cross on their own: u has died, v is handed on, the container is nothing that could cross.
   EXPECT_THAT(lowered.names(plan.partitions[0].inputs), ElementsAre("x", "counts"));
-  EXPECT_THAT(lowered.names(plan.partitions[0].outputs), testing::IsSupersetOf({"v", "a"}));
-  EXPECT_THAT(lowered.names(plan.partitions[0].outputs), testing::Not(testing::Contains("u")));
+  EXPECT_THAT(lowered.names(plan.partitions[0].outputs), ::testing::IsSupersetOf({"v", "a"}));
+  EXPECT_THAT(lowered.names(plan.partitions[0].outputs), ::testing::Not(::testing::Contains("u")));
   EXPECT_THAT(lowered.names(plan.partitions[1].inputs), ElementsAre("a"));
-  EXPECT_THAT(lowered.names(plan.partitions[2].inputs), testing::UnorderedElementsAre("h", "v"));
+  EXPECT_THAT(lowered.names(plan.partitions[2].inputs), ::testing::UnorderedElementsAre("h", "v"));
   EXPECT_EQ(lowered.program.record.kernels[0].region, "region_0");
   EXPECT_EQ(executed(text, true), "mul_sin,ct::route,exp | ct::host | add");
 }
@@ -479,7 +479,7 @@ std::string random_partitions(std::uint32_t seed) {
 // S3-22 to S3-32: each partition is the function that its signature says, in the order that capture wants, fused or not.
 TEST(CaptureOfGraphs, RandomPartitionsAreFunctions) {
   std::size_t split = 0;
-  for (std::uint32_t seed = 0; seed < 200 && !testing::Test::HasFailure(); ++seed) {
+  for (std::uint32_t seed = 0; seed < 200 && !::testing::Test::HasFailure(); ++seed) {
     const std::string text = random_partitions(seed);
     SCOPED_TRACE(text);
     CaptureOptions options;

@@ -60,6 +60,13 @@ using ControlDeps = std::map<std::string, std::set<std::string>>;
 /// In IR text: `%x: donated f32[8]`.
 using Donations = std::set<std::string>;
 
+/// Names of inputs, as Signature has them, that calls append to: caches of keys and values. An output that is a concatenation
+/// which begins with such an input lies where the input does: only what comes behind it is written. A call gives that output as a tensor with strides of its own and
+/// room to grow, which the next call is given as the input; the handles that there are keep their elements. Elements are copied, to memory
+/// with room for half as many more, where an input has no room: one of the caller's memory, one that is full, and one to which another call has appended, such as
+/// a beam that parts. In run_into() such an output may be an empty handle, which gets that tensor; else it is copied there.
+using Appends = std::set<std::string>;
+
 /// Settings of an engine. Each may also be given by environment (HEDDLE_THREADS, HEDDLE_CACHE_DIR, …);
 /// what is set here wins.
 struct EngineOptions {
@@ -94,6 +101,9 @@ struct EngineOptions {
   std::vector<GraphPass> passes{};  ///< run in order at their points
   ControlDeps control_deps{};       ///< of the graph as traced, after the passes of its point First
   Donations donate{};               ///< inputs whose memory is the engine's from the call on
+  Appends append{};                 ///< inputs that calls append to where they lie
+  /// The least room that such an input is given along its axis, with what is there: a length that it often gets.
+  std::int64_t append_room = 0;
   /// Prove each plan when it is bound: every order edge holds, no bytes are reused while they are live. Costs
   /// about as much as lowering. Metadata of nodes that passes made is inferred twice. HEDDLE_CHECK_PLANS=1 does the same.
   bool check_plans = false;
@@ -175,6 +185,8 @@ struct EngineStats {
   std::uint64_t missed_donation_bytes = 0;  ///< of those with known sizes
   std::uint64_t copied_outputs =
       0;  ///< outputs that calls put into donated inputs by a copy at the end
+  std::uint64_t append_copies = 0;  ///< inputs that calls append to (EngineOptions::append), copied to where there is room
+  std::uint64_t append_copied_bytes = 0;
   std::uint64_t measurements =
       0;  ///< kernels and library calls whose variants were timed for a class of sizes
   std::uint64_t graphs = 0;  ///< graphs of the device that were made

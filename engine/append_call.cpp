@@ -1,0 +1,153 @@
+#include "engine/append_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/tensor_impl.h"
+#include "heddle/error.h"
+
+namespace heddle::engine {
+
+namespace {
+
+/// The sizes of `tensor` and 0: a tensor without elements that tells them.
+Tensor sizes_of(const Tensor& tensor) {
+  auto impl = std::make_shared<Tensor::Impl>();
+  Sizes sizes = tensor.impl()->sizes;
+  sizes.push_back(0);
+  fill_metadata(*impl, DType::Bool, sizes);
+  return Tensor(std::move(impl));
+}
+
+/// Half as much again as is needed: elements are copied about twice, however long it gets.
+std::int64_t capacity_for(std::int64_t length, std::int64_t at_least) {
+  constexpr std::int64_t kGranule = 64;
+  const std::int64_t wanted = std::max(at_least, length + length / 2);
+  return (wanted + kGranule - 1) / kGranule * kGranule;
+}
+
+}  // namespace
+
+AppendCall::AppendCall(std::span<const Tensor> inputs, std::vector<Tensor>* owner,
+                       std::span<const std::size_t> named, const AppendAxes& axes,
+                       RoomOptions options)
+    : options_(options), owner_(owner) {
+  inputs_.reserve(inputs.size() + named.size());
+  inputs_.assign(inputs.begin(), inputs.end());
+  for (std::size_t n = 0; n < named.size(); ++n) add(named[n], axes[n]);
+  if (owner_ != nullptr) owner_->assign(owner_->size(), {});
+}
+
+void AppendCall::add(std::size_t input, std::optional<std::size_t> axis) {
+  Named& named = named_.emplace_back(Named{input, inputs_[input], nullptr});
+  const std::shared_ptr<Tensor::Impl>& given = named.given.impl();
+  if (given == nullptr || given->trace != nullptr) {  // refused when the plan is looked for
+    inputs_.emplace_back();
+    return;
+  }
+  inputs_.push_back(sizes_of(named.given));
+  if (given->room != nullptr && axis == given->room->axis()) {
+    named.room = given->room;
+    inputs_[input] = named.room->whole();
+  } else if (!given->row_major) {
+    inputs_[input] = named.given.clone();
+  }
+}
+
+AppendCall::~AppendCall() {
+  for (Named& named : named_) {
+    give_back(named);
+    inputs_[named.input] = std::move(named.given);
+  }
+  if (owner_ != nullptr)
+    std::move(inputs_.begin(), inputs_.begin() + static_cast<std::ptrdiff_t>(owner_->size()),
+              owner_->begin());
+}
+
+bool AppendCall::take(Named& named, std::int64_t from, std::int64_t to) {
+  if (from == to) return to <= named.room->capacity();
+  if (named.from == from && named.to == to) return true;
+  give_back(named);
+  if (!named.room->claim(from, to)) return false;
+  named.from = from;
+  named.to = to;
+  return true;
+}
+
+void AppendCall::give_back(Named& named) {
+  if (named.from != named.to) named.room->give_back(named.from, named.to);
+  named.from = named.to = 0;
+}
+
+void AppendCall::move_to_room(Named& named, std::size_t axis, std::int64_t length) {
+  const Tensor::Impl& given = *named.given.impl();
+  const std::int64_t used = given.sizes[axis];
+  const auto make = [&](std::int64_t capacity) {
+    return Room::make(options_.runtime, given.dtype, given.sizes, axis, capacity, used);
+  };
+  std::shared_ptr<Room> room;
+  try {
+    room = make(capacity_for(length, options_.at_least));
+  } catch (const OutOfMemory&) {
+    room = make(length);  // this call at least
+  }
+  room->fill(named.given);
+  ++copies_;
+  copied_bytes_ += static_cast<std::uint64_t>(given.count) * size_of(given.dtype);
+  named.room = std::move(room);
+  inputs_[named.input] = named.room->whole();
+}
+
+bool AppendCall::take_room(const BoundPlan& plan) {
+  bool all = true;
+  const std::vector<Append>& appends = plan.executable->appends.list;
+  for (std::size_t k = 0; k < appends.size(); ++k) {
+    Named& named = named_[appends[k].named];
+    const std::int64_t from = named.given.impl()->sizes[appends[k].axis];
+    const std::int64_t to = plan.appended[k];
+    if (named.room != nullptr && named.room->axis() == appends[k].axis && take(named, from, to))
+      continue;
+    give_back(named);
+    move_to_room(named, appends[k].axis, to);
+    take(named, from, to);
+    all = false;
+  }
+  return all;
+}
+
+Tensor AppendCall::appended(const BoundPlan& plan, std::size_t k) const {
+  return Room::view(named_[plan.executable->appends.list[k].named].room, plan.appended[k]);
+}
+
+std::vector<Tensor> AppendCall::results(const BoundPlan& plan, std::vector<Tensor> outputs) {
+  const AppendedGraph& appends = plan.executable->appends;
+  std::vector<Tensor> all(appends.outputs);
+  for (std::size_t k = 0; k < appends.list.size(); ++k) {
+    Named& named = named_[appends.list[k].named];
+    named.from = named.to = 0;
+    for (const std::size_t output : appends.list[k].outputs)
+      all[output] = appended(plan, k);
+  }
+  auto next = outputs.begin();
+  for (Tensor& result : all)
+    if (!result.defined()) result = std::move(*next++);
+  return all;
+}
+
+std::vector<Tensor> callable_inputs(std::span<const Tensor> inputs,
+                                    std::span<const std::size_t> named) {
+  const std::size_t count = inputs.size() - named.size();
+  std::vector<Tensor> result(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(count));
+  for (std::size_t n = 0; n < named.size(); ++n) {
+    const Tensor::Impl& given = *inputs[named[n]].impl();
+    Sizes sizes = inputs[count + n].impl()->sizes;
+    sizes.pop_back();
+    auto impl = std::make_shared<Tensor::Impl>();
+    fill_metadata(*impl, given.dtype, sizes);
+    impl->device = given.device;
+    result[named[n]] = Tensor(std::move(impl));
+  }
+  return result;
+}
+
+}  // namespace heddle::engine

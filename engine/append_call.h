@@ -1,0 +1,76 @@
+// A call of an engine whose options name inputs to append to (EngineOptions::append).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/executable.h"
+#include "engine/room.h"
+#include "heddle/tensor.h"
+
+namespace heddle::engine {
+
+/// Along which axis the graphs of an engine append to each of the named inputs, as far as that is known.
+using AppendAxes = std::vector<std::optional<std::size_t>>;
+
+/// What engines need to know of memory with room.
+struct RoomOptions {
+  CudaRuntime* runtime = nullptr;  ///< null: on the host
+  std::int64_t at_least = 0;       ///< along the axis
+};
+
+/// The inputs as graphs with appends take them, and the outputs as the callable gives them.
+class AppendCall {
+ public:
+  /// @param inputs  of the callable
+  /// @param owner  not null: of `inputs`, whose handles are the call's until it ends; it then gets back those that are left
+  /// @param named  which of them the options name, in ascending order
+  AppendCall(std::span<const Tensor> inputs, std::vector<Tensor>* owner,
+             std::span<const std::size_t> named, const AppendAxes& axes, RoomOptions options);
+  ~AppendCall();
+  AppendCall(const AppendCall&) = delete;
+  AppendCall& operator=(const AppendCall&) = delete;
+
+  /// Of the graph: the memory of named inputs, and behind the callable's inputs the sizes of what is there.
+  std::vector<Tensor>& inputs() { return inputs_; }
+  /// Takes the room that `plan` appends to. @return false: there was none, and inputs() lie elsewhere now, where there is
+  /// @throws OutOfMemory
+  bool take_room(const BoundPlan& plan);
+  /// What `plan` appends to by number `k` of its appends, with what it appends.
+  Tensor appended(const BoundPlan& plan, std::size_t k) const;
+  /// The graph's outputs, and what was appended to, as the callable has them. Nothing is taken back then.
+  std::vector<Tensor> results(const BoundPlan& plan, std::vector<Tensor> outputs);
+
+  std::uint64_t copies() const { return copies_; }
+  std::uint64_t copied_bytes() const { return copied_bytes_; }
+
+ private:
+  /// A named input.
+  struct Named {
+    std::size_t input;
+    Tensor given;
+    std::shared_ptr<Room> room;  ///< null: memory of the caller's, which stays as it is
+    std::int64_t from = 0, to = 0;  ///< claimed in the room; equal: nothing is
+  };
+
+  void add(std::size_t input, std::optional<std::size_t> axis);
+  static bool take(Named& named, std::int64_t from, std::int64_t to);
+  static void give_back(Named& named);
+  void move_to_room(Named& named, std::size_t axis, std::int64_t length);
+
+  const RoomOptions options_;
+  std::vector<Tensor>* const owner_;
+  std::vector<Tensor> inputs_;
+  std::vector<Named> named_;
+  std::uint64_t copies_ = 0;
+  std::uint64_t copied_bytes_ = 0;
+};
+
+/// What traces see of the graph's inputs: those of the callable, where named ones have no data.
+std::vector<Tensor> callable_inputs(std::span<const Tensor> inputs,
+                                    std::span<const std::size_t> named);
+
+}  // namespace heddle::engine

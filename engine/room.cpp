@@ -1,0 +1,76 @@
+#include "engine/room.h"
+
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "engine/cuda_runtime.h"
+
+namespace heddle::engine {
+
+namespace {
+
+std::int64_t product(const Sizes& sizes, std::size_t begin, std::size_t end) {
+  return std::accumulate(sizes.begin() + static_cast<std::ptrdiff_t>(begin),
+                         sizes.begin() + static_cast<std::ptrdiff_t>(end), std::int64_t{1},
+                         std::multiplies<>());
+}
+
+/// What lies side by side in each of `count` rows, in bytes.
+struct Rows {
+  std::size_t count, bytes, from_pitch, to_pitch;
+};
+
+void copy_on_host(char* to, const char* from, const Rows& rows) {
+  for (std::size_t row = 0; row < rows.count; ++row)
+    std::memcpy(to + row * rows.to_pitch, from + row * rows.from_pitch, rows.bytes);
+}
+
+}  // namespace
+
+std::shared_ptr<Room> Room::make(CudaRuntime* runtime, DType dtype, Sizes sizes, std::size_t axis,
+                                 std::int64_t capacity, std::int64_t used) {
+  sizes[axis] = capacity;
+  Tensor whole =
+      runtime == nullptr ? make_tensor(dtype, sizes) : make_device_tensor(*runtime, dtype, sizes);
+  return std::shared_ptr<Room>(new Room(std::move(whole), axis, used));
+}
+
+void Room::fill(const Tensor& from) {
+  const Tensor::Impl& source = *from.impl();
+  if (source.count == 0) return;
+  const bool in_room = source.room != nullptr && source.room->axis() == axis_;
+  if (!in_room && !source.row_major) return fill(from.clone());
+  const Sizes& sizes = source.sizes;
+  const auto inner =
+      static_cast<std::size_t>(product(sizes, axis_ + 1, sizes.size())) * size_of(source.dtype);
+  const auto length = static_cast<std::size_t>(sizes[axis_]);
+  const auto pitch = in_room ? static_cast<std::size_t>(source.room->capacity()) : length;
+  const Rows rows{static_cast<std::size_t>(product(sizes, 0, axis_)), length * inner, pitch * inner,
+                  static_cast<std::size_t>(capacity()) * inner};
+  auto* to = static_cast<char*>(whole_.impl()->data());
+  const auto* begin = static_cast<const char*>(source.data());
+  const DeviceBytes* device = whole_.impl()->device_bytes.get();
+  if (device == nullptr) return copy_on_host(to, begin, rows);
+  from.wait();
+  device->runtime->copy_rows({to, rows.to_pitch}, {begin, rows.from_pitch}, rows.bytes, rows.count,
+                             source.device_bytes != nullptr);
+}
+
+Tensor Room::view(const std::shared_ptr<Room>& room, std::int64_t length) {
+  const Tensor::Impl& whole = *room->whole_.impl();
+  auto impl = std::make_shared<Tensor::Impl>();
+  Sizes sizes = whole.sizes;
+  sizes[room->axis_] = length;
+  fill_metadata(*impl, whole.dtype, sizes);
+  impl->strides = whole.strides;
+  impl->row_major = ir::Literal(whole.dtype, sizes, whole.strides, whole.data(), nullptr).is_row_major();
+  impl->device = whole.device;
+  impl->address = whole.data();
+  impl->device_bytes = whole.device_bytes;
+  impl->room = room;
+  return Tensor(std::move(impl));
+}
+
+}  // namespace heddle::engine
