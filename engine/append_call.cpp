@@ -46,8 +46,8 @@ void AppendCall::add(std::size_t input, std::optional<std::size_t> axis) {
     return;
   }
   inputs_.push_back(sizes_of(named.given));
-  if (given->room != nullptr && axis == given->room->axis()) {
-    named.room = given->room;
+  if (given->share != nullptr && axis == given->share->room()->axis()) {
+    named.room = given->share->room();
     inputs_[input] = named.room->whole();
   } else if (!given->row_major) {
     inputs_[input] = named.given.clone();
@@ -55,35 +55,16 @@ void AppendCall::add(std::size_t input, std::optional<std::size_t> axis) {
 }
 
 AppendCall::~AppendCall() {
-  for (Named& named : named_) {
-    give_back(named);
-    inputs_[named.input] = std::move(named.given);
-  }
+  for (Named& named : named_) inputs_[named.input] = std::move(named.given);
   if (owner_ != nullptr)
     std::move(inputs_.begin(), inputs_.begin() + static_cast<std::ptrdiff_t>(owner_->size()),
               owner_->begin());
 }
 
-bool AppendCall::take(Named& named, std::int64_t from, std::int64_t to) {
-  if (from == to) return to <= named.room->capacity();
-  if (named.from == from && named.to == to) return true;
-  give_back(named);
-  if (!named.room->claim(from, to)) return false;
-  named.from = from;
-  named.to = to;
-  return true;
-}
-
-void AppendCall::give_back(Named& named) {
-  if (named.from != named.to) named.room->give_back(named.from, named.to);
-  named.from = named.to = 0;
-}
-
 void AppendCall::move_to_room(Named& named, std::size_t axis, std::int64_t length) {
   const Tensor::Impl& given = *named.given.impl();
-  const std::int64_t used = given.sizes[axis];
   const auto make = [&](std::int64_t capacity) {
-    return Room::make(options_.runtime, given.dtype, given.sizes, axis, capacity, used);
+    return Room::make(options_.runtime, given.dtype, given.sizes, axis, capacity);
   };
   std::shared_ptr<Room> room;
   try {
@@ -105,28 +86,28 @@ bool AppendCall::take_room(const BoundPlan& plan) {
     Named& named = named_[appends[k].named];
     const std::int64_t from = named.given.impl()->sizes[appends[k].axis];
     const std::int64_t to = plan.appended[k];
-    if (named.room != nullptr && named.room->axis() == appends[k].axis && take(named, from, to))
-      continue;
-    give_back(named);
+    const bool there = named.room != nullptr && named.room->axis() == appends[k].axis;
+    if (there && named.taken != nullptr && named.taken->length() == to) continue;
+    named.taken.reset();
+    if (there) named.taken = RoomShare::append(named.room, from, to);
+    if (named.taken != nullptr) continue;
     move_to_room(named, appends[k].axis, to);
-    take(named, from, to);
+    named.taken = RoomShare::append(named.room, from, to);
     all = false;
   }
   return all;
 }
 
 Tensor AppendCall::appended(const BoundPlan& plan, std::size_t k) const {
-  return Room::view(named_[plan.executable->appends.list[k].named].room, plan.appended[k]);
+  return tensor_of(named_[plan.executable->appends.list[k].named].taken);
 }
 
 std::vector<Tensor> AppendCall::results(const BoundPlan& plan, std::vector<Tensor> outputs) {
   const AppendedGraph& appends = plan.executable->appends;
   std::vector<Tensor> all(appends.outputs);
   for (std::size_t k = 0; k < appends.list.size(); ++k) {
-    Named& named = named_[appends.list[k].named];
-    named.from = named.to = 0;
-    for (const std::size_t output : appends.list[k].outputs)
-      all[output] = appended(plan, k);
+    const Tensor result = appended(plan, k);
+    for (const std::size_t output : appends.list[k].outputs) all[output] = result;
   }
   auto next = outputs.begin();
   for (Tensor& result : all)

@@ -41,7 +41,7 @@ class AppendCall {
   bool take_room(const BoundPlan& plan);
   /// What `plan` appends to by number `k` of its appends, with what it appends.
   Tensor appended(const BoundPlan& plan, std::size_t k) const;
-  /// The graph's outputs, and what was appended to, as the callable has them. Nothing is taken back then.
+  /// The graph's outputs, and what was appended to, as the callable has them.
   std::vector<Tensor> results(const BoundPlan& plan, std::vector<Tensor> outputs);
 
   std::uint64_t copies() const { return copies_; }
@@ -53,12 +53,10 @@ class AppendCall {
     std::size_t input;
     Tensor given;
     std::shared_ptr<Room> room;  ///< null: memory of the caller's, which stays as it is
-    std::int64_t from = 0, to = 0;  ///< claimed in the room; equal: nothing is
+    std::shared_ptr<const RoomShare> taken{};  ///< what is there and what is appended
   };
 
   void add(std::size_t input, std::optional<std::size_t> axis);
-  static bool take(Named& named, std::int64_t from, std::int64_t to);
-  static void give_back(Named& named);
   void move_to_room(Named& named, std::size_t axis, std::int64_t length);
 
   const RoomOptions options_;

@@ -1,5 +1,6 @@
 #include "engine/room.h"
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -30,23 +31,23 @@ void copy_on_host(char* to, const char* from, const Rows& rows) {
 }  // namespace
 
 std::shared_ptr<Room> Room::make(CudaRuntime* runtime, DType dtype, Sizes sizes, std::size_t axis,
-                                 std::int64_t capacity, std::int64_t used) {
+                                 std::int64_t capacity) {
   sizes[axis] = capacity;
   Tensor whole =
       runtime == nullptr ? make_tensor(dtype, sizes) : make_device_tensor(*runtime, dtype, sizes);
-  return std::shared_ptr<Room>(new Room(std::move(whole), axis, used));
+  return std::shared_ptr<Room>(new Room(std::move(whole), axis));
 }
 
 void Room::fill(const Tensor& from) {
   const Tensor::Impl& source = *from.impl();
   if (source.count == 0) return;
-  const bool in_room = source.room != nullptr && source.room->axis() == axis_;
+  const bool in_room = source.share != nullptr && source.share->room()->axis() == axis_;
   if (!in_room && !source.row_major) return fill(from.clone());
   const Sizes& sizes = source.sizes;
   const auto inner =
       static_cast<std::size_t>(product(sizes, axis_ + 1, sizes.size())) * size_of(source.dtype);
   const auto length = static_cast<std::size_t>(sizes[axis_]);
-  const auto pitch = in_room ? static_cast<std::size_t>(source.room->capacity()) : length;
+  const auto pitch = in_room ? static_cast<std::size_t>(source.share->room()->capacity()) : length;
   const Rows rows{static_cast<std::size_t>(product(sizes, 0, axis_)), length * inner, pitch * inner,
                   static_cast<std::size_t>(capacity()) * inner};
   auto* to = static_cast<char*>(whole_.impl()->data());
@@ -58,18 +59,45 @@ void Room::fill(const Tensor& from) {
                              source.device_bytes != nullptr);
 }
 
-Tensor Room::view(const std::shared_ptr<Room>& room, std::int64_t length) {
-  const Tensor::Impl& whole = *room->whole_.impl();
+std::shared_ptr<const RoomShare> RoomShare::append(std::shared_ptr<Room> room, std::int64_t from,
+                                                   std::int64_t length) {
+  if (length > room->capacity()) return nullptr;
+  std::shared_ptr<RoomShare> share(new RoomShare(std::move(room), length));
+  const std::scoped_lock lock(share->room_->mutex_);
+  std::vector<std::int64_t>& lengths = share->room_->lengths_;
+  const auto is_longer = [&](std::int64_t has) { return has > from; };
+  if (length != from && std::ranges::any_of(lengths, is_longer)) return nullptr;
+  lengths.push_back(length);
+  share->counted_ = true;
+  return share;
+}
+
+std::shared_ptr<const RoomShare> RoomShare::part(const RoomShare& of, std::int64_t length) {
+  return append(of.room_, length, length);
+}
+
+RoomShare::~RoomShare() {
+  if (!counted_) return;
+  const std::scoped_lock lock(room_->mutex_);
+  const auto own = std::ranges::find(room_->lengths_, length_);
+  std::swap(*own, room_->lengths_.back());
+  room_->lengths_.pop_back();
+}
+
+Tensor tensor_of(std::shared_ptr<const RoomShare> share) {
+  const Room& room = *share->room();
+  const Tensor::Impl& whole = *room.whole().impl();
   auto impl = std::make_shared<Tensor::Impl>();
   Sizes sizes = whole.sizes;
-  sizes[room->axis_] = length;
+  sizes[room.axis()] = share->length();
   fill_metadata(*impl, whole.dtype, sizes);
   impl->strides = whole.strides;
-  impl->row_major = ir::Literal(whole.dtype, sizes, whole.strides, whole.data(), nullptr).is_row_major();
+  impl->row_major =
+      ir::Literal(whole.dtype, sizes, whole.strides, whole.data(), nullptr).is_row_major();
   impl->device = whole.device;
   impl->address = whole.data();
   impl->device_bytes = whole.device_bytes;
-  impl->room = room;
+  impl->share = std::move(share);
   return Tensor(std::move(impl));
 }
 

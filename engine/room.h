@@ -1,49 +1,67 @@
-// Memory of a tensor with room behind its last element along one axis (EngineOptions::append).
+// Memory of tensors with room behind their last element along one axis (EngineOptions::append).
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include "engine/tensor_impl.h"
 
 namespace heddle::engine {
 
-/// Elements up to `used` never change, so tensors of any length up to it share the memory. Who claims what is
-/// behind it appends there; whoever comes later with a tensor of the same length appends to a copy. Threads: any.
+/// Tensors of several lengths share the memory, each from its beginning. What lies behind the longest of them is free:
+/// who claims it appends there. Threads: any.
 class Room {
  public:
-  /// Row-major memory of `sizes` with `capacity` along `axis`, of which the first `used` are taken; uninitialised.
+  /// Row-major memory of `sizes` with `capacity` along `axis`; uninitialised.
   /// @param runtime  of the CUDA device where it lies; null: the host
   /// @throws OutOfMemory
   static std::shared_ptr<Room> make(CudaRuntime* runtime, DType dtype, Sizes sizes,
-                                    std::size_t axis, std::int64_t capacity, std::int64_t used);
+                                    std::size_t axis, std::int64_t capacity);
 
   const Tensor& whole() const { return whole_; }
   std::size_t axis() const { return axis_; }
   std::int64_t capacity() const { return whole_.impl()->sizes[axis_]; }
 
-  /// Takes what lies from `from` up to `to`. @return false: somebody has it, or there is no such room
-  bool claim(std::int64_t from, std::int64_t to) {
-    return to <= capacity() && used_.compare_exchange_strong(from, to, std::memory_order_acq_rel);
-  }
-  /// Undoes a claim, where nobody has claimed what comes behind.
-  void give_back(std::int64_t from, std::int64_t to) {
-    used_.compare_exchange_strong(to, from, std::memory_order_acq_rel);
-  }
-
   /// Copies a tensor's elements to the beginning; of as many dimensions, and of the same sizes but along the axis.
   void fill(const Tensor& from);
-  /// The first `length` along the axis: a tensor that shares the memory.
-  static Tensor view(const std::shared_ptr<Room>& room, std::int64_t length);
 
  private:
-  Room(Tensor whole, std::size_t axis, std::int64_t used)
-      : whole_(std::move(whole)), axis_(axis), used_(used) {}
+  friend class RoomShare;
+  Room(Tensor whole, std::size_t axis) : whole_(std::move(whole)), axis_(axis) {}
 
   const Tensor whole_;
   const std::size_t axis_;
-  std::atomic<std::int64_t> used_;
+  std::mutex mutex_;
+  std::vector<std::int64_t> lengths_;  ///< of those who share it, in no order
 };
+
+/// The beginning of a room, which stays as it is while somebody holds this.
+class RoomShare {
+ public:
+  /// `length` of `room`. @return null where somebody has more than `from` of it, or there is no such room
+  static std::shared_ptr<const RoomShare> append(std::shared_ptr<Room> room, std::int64_t from,
+                                                 std::int64_t length);
+  /// A part of what another share has.
+  static std::shared_ptr<const RoomShare> part(const RoomShare& of, std::int64_t length);
+  ~RoomShare();
+  RoomShare(const RoomShare&) = delete;
+  RoomShare& operator=(const RoomShare&) = delete;
+
+  const std::shared_ptr<Room>& room() const { return room_; }
+  std::int64_t length() const { return length_; }
+
+ private:
+  RoomShare(std::shared_ptr<Room> room, std::int64_t length)
+      : room_(std::move(room)), length_(length) {}
+
+  const std::shared_ptr<Room> room_;
+  const std::int64_t length_;
+  bool counted_ = false;  ///< among the room's lengths
+};
+
+/// The tensor that a share is of.
+Tensor tensor_of(std::shared_ptr<const RoomShare> share);
 
 }  // namespace heddle::engine

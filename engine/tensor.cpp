@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "engine/cuda_runtime.h"
+#include "engine/room.h"
 #include "engine/tensor_impl.h"
 #include "engine/trace.h"
 #include "heddle/error.h"
@@ -324,6 +325,38 @@ std::vector<double> Tensor::to_doubles() const {
   for (std::size_t k = 0; k < values.size(); ++k)
     values[k] = literal.at(static_cast<std::int64_t>(k));
   return values;
+}
+
+Tensor Tensor::narrow(std::int64_t axis, std::int64_t start, std::int64_t length,
+                      std::source_location where) const {
+  if (impl_ != nullptr && impl_->trace != nullptr)
+    return heddle::slice(*this, axis, start, start + length, 1, where);
+  const Impl& impl = concrete(impl_, "narrow", where);
+  const auto rank = static_cast<std::int64_t>(impl.sizes.size());
+  const std::int64_t at = axis < 0 ? axis + rank : axis;
+  const auto d = static_cast<std::size_t>(at);
+  if (at < 0 || at >= rank || start < 0 || length < 0 || start > impl.sizes[d] - length)
+    throw ShapeError({.what = "Tensor::narrow",
+                      .where = engine::location_of(where).to_string(),
+                      .expected = "an axis and a part of its elements",
+                      .got = fmt::format("{} from {} on along {} of sizes [{}]", length, start,
+                                         axis, fmt::join(impl.sizes, ", "))});
+  if (impl.share != nullptr && d == impl.share->room()->axis() && start == 0)
+    return engine::tensor_of(engine::RoomShare::part(*impl.share, length));
+  auto part = std::make_shared<Impl>();
+  Sizes sizes = impl.sizes;
+  sizes[d] = length;
+  engine::fill_metadata(*part, impl.dtype, sizes);
+  part->strides = impl.strides;
+  const auto bytes = static_cast<std::size_t>(start * impl.strides[d]) * size_of(impl.dtype);
+  part->address = static_cast<char*>(impl.data()) + bytes;
+  part->row_major =
+      ir::Literal(impl.dtype, sizes, impl.strides, part->address, nullptr).is_row_major();
+  part->device = impl.device;
+  part->read_only = impl.read_only;
+  part->device_bytes = impl.device_bytes;
+  part->owner = impl_;
+  return Tensor(std::move(part));
 }
 
 Tensor Tensor::clone() const {

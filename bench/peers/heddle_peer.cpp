@@ -1,10 +1,13 @@
 // Heddle as an embedder calls it: onnx::load, then run_into on tensors that wrap the caller's memory.
 //
 // Options: cache_dir (compiled kernels are kept there; none by default), pass (a graph pass that is off by default), order (smallest
-// or given: that order of steps, and what its plan says of memory among the facts).
+// or given: that order of steps, and what its plan says of memory among the facts), append (INPUT:OUTPUT,…: caches to which calls append
+// where they lie; each call goes on from the same length, where the call before it was).
 
+#include <algorithm>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 
 #include "bench/peers/protocol.h"
@@ -39,6 +42,12 @@ class HeddlePeer final : public hd::bench::peers::Peer {
     options_ = {.threads = arguments.threads, .disk_cache = !cache.empty(), .cache_dir = cache};
     const std::string pass = arguments.option("pass", "");
     if (!pass.empty()) options_.passes = {{.name = pass}};
+    std::istringstream appends(arguments.option("append", ""));
+    for (std::string pair; std::getline(appends, pair, ',');) {
+      const std::size_t colon = pair.find(':');
+      appends_[pair.substr(0, colon)] = std::stoul(pair.substr(colon + 1));
+      options_.append.insert(pair.substr(0, colon));
+    }
     order_ = arguments.option("order", "");
     if (order_ == "given") options_.order = hd::StepOrder::Given;
     engine_.emplace(load_with({}));
@@ -55,9 +64,13 @@ class HeddlePeer final : public hd::bench::peers::Peer {
       bind(inputs);
       outputs_ = engine_->run(inputs_);
     }
+    cut_back();
   }
 
-  void call() override { engine_->run_into(inputs_, outputs_); }
+  void call() override {
+    for (const auto& [name, output] : appends_) outputs_[output] = {};
+    engine_->run_into(inputs_, outputs_);
+  }
 
   std::function<void()> caller() override {
     return
@@ -69,9 +82,10 @@ class HeddlePeer final : public hd::bench::peers::Peer {
     std::vector<Array> arrays;
     for (std::size_t k = 0; k < outputs_.size(); ++k) {
       const hd::Tensor& output = outputs_[k];
+      const hd::Tensor dense = output.is_row_major() ? output : output.clone();
       arrays.push_back(
           hd::bench::peers::copied(signature.outputs[k].name, dtype_name(output.dtype()),
-                                   {output.sizes().begin(), output.sizes().end()}, output.data()));
+                                   {output.sizes().begin(), output.sizes().end()}, dense.data()));
     }
     return arrays;
   }
@@ -112,7 +126,21 @@ class HeddlePeer final : public hd::bench::peers::Peer {
     }
   }
 
+  /// Caches where the engine put them, as long as they were.
+  void cut_back() {
+    const hd::Signature signature = engine_->signature();
+    for (const auto& [name, output] : appends_)
+      for (std::size_t k = 0; k < inputs_.size(); ++k) {
+        if (signature.inputs[k].name != name) continue;
+        const auto before = inputs_[k].sizes();
+        const auto after = outputs_[output].sizes();
+        const auto axis = std::ranges::mismatch(before, after).in1 - before.begin();
+        inputs_[k] = outputs_[output].narrow(axis, 0, before[static_cast<std::size_t>(axis)]);
+      }
+  }
+
   std::string path_;
+  std::map<std::string, std::size_t> appends_;  ///< output by input
   std::string order_;
   hd::EngineOptions options_;
   std::optional<hd::Engine> engine_;

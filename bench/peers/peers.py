@@ -33,10 +33,13 @@ ROWS = graphs.GRAPHS | real_models.REAL_MODELS
 # Peers that are called from Python, and the modules that each needs.
 PYTHON_PEERS = {"openvino": ["openvino"], "jax": ["jax", "jaxlib"], "iree": ["iree.compiler", "iree.runtime"],
                 "torch": ["torch"]}
-# Ways to run Heddle that change results, each beside what it does by default on some rows: the pass that allows it, the rows,
-# and how far off it may be.
+# Ways to run Heddle that are not its default, each beside that on some rows: the option that asks for it, the rows, and how far off
+# results may be (None: as by default).
 BF16_ROWS = ["mlp_m32", "mlp_m1", "bert_layer", "minilm_random", "minilm", "conv_block", "resnet50", "nsfw", "yolo"]
-MODES = {"heddle_bf16": ("bf16-products", BF16_ROWS, 3e-2)}
+CACHES = "append=" + ",".join(f"{name}_{layer}:{1 + 2 * layer + k}" for layer in range(2)
+                              for k, name in enumerate(["keys", "values"]))
+MODES = {"heddle_bf16": ("pass=bf16-products", BF16_ROWS, 3e-2),
+         "heddle_append": (CACHES, ["decoder", "decoder_4bit"], None)}
 SETTLE_SECONDS = 0.01  # between turns: workers that spin after a call have gone to sleep by then
 
 
@@ -68,8 +71,8 @@ def heddle_command(cache_dir, *settings):
 def peer_commands(cache_dir):
     """Command lines by peer, of those that are installed. Heddle is first, then its other modes."""
     commands = {"heddle": heddle_command(cache_dir)}
-    for name, (graph_pass, _, _) in MODES.items():
-        commands[name] = heddle_command(cache_dir, f"pass={graph_pass}")
+    for name, (option, _, _) in MODES.items():
+        commands[name] = heddle_command(cache_dir, option)
     if installed("onnxruntime"):
         commands["onnxruntime"] = onnxruntime_command()
         commands["onnxruntime_tuned"] = onnxruntime_command(
@@ -198,7 +201,7 @@ def compare_outputs(folder, processes, records):
         reference = reference or outputs
         error = disagreement(outputs, reference)
         records[name]["disagreement"] = error
-        records[name]["agrees"] = error <= (MODES[name][2] if name in MODES else tolerance)
+        records[name]["agrees"] = error <= (name in MODES and MODES[name][2] or tolerance)
 
 
 def take_turns(processes, records, rounds, seconds):

@@ -117,6 +117,43 @@ TEST(Append, HandlesKeepTheirElementsAndBeamsPart) {
   EXPECT_EQ(engine.stats().append_copies, 2 + 2 * 2);
 }
 
+TEST(Append, WhatIsDroppedOrCutBackIsFree) {
+  hd::Engine engine(step, appending());
+  hd::Engine plain(step);
+  const auto start = caches(5);
+  const auto root = engine.run({token(1), start[0], start[1]});
+  const auto plain_root = plain.run({token(1), start[0], start[1]});
+  for (int number = 2; number < 6; ++number)  // a call again, with another token
+    expect_same(engine.run({token(number), root[1], root[2]}),
+                plain.run({token(number), plain_root[1], plain_root[2]}));
+  EXPECT_EQ(engine.stats().append_copies, 2);
+  auto longer = engine.run({token(2), root[1], root[2]});
+  longer = engine.run({token(3), longer[1], longer[2]});
+  std::vector<hd::Tensor> back;
+  for (const std::size_t k : {1, 2}) back.push_back(longer[k].narrow(2, 0, 7));
+  const auto seven = longer[1].narrow(2, 0, 7).to_doubles();
+  longer.clear();
+  const auto again = engine.run({token(9), back[0], back[1]});
+  EXPECT_EQ(engine.stats().append_copies, 2);
+  EXPECT_EQ(back[0].to_doubles(), seven);
+  const auto plain_seven = plain.run({token(2), plain_root[1], plain_root[2]});
+  expect_same(again, plain.run({token(9), plain_seven[1], plain_seven[2]}));
+}
+
+TEST(Append, PartsOfATensorShareItsMemory) {
+  const hd::Tensor cache = caches(5)[0];
+  const hd::Tensor part = cache.narrow(-2, 1, 3);
+  EXPECT_THAT(part.sizes(), ElementsAre(1, kHeads, 3, kSize));
+  EXPECT_EQ(part.to_doubles(), hd::slice(cache, 2, 1, 4).to_doubles());
+  EXPECT_EQ(cache.narrow(2, 5, 0).count(), 0);
+  EXPECT_THAT(text_of<hd::ShapeError>([&] { cache.narrow(2, 3, 3); }),
+              HasSubstr("expected an axis and a part of its elements, got 3 from 3 on along 2 of "
+                        "sizes [1, 2, 5, 8]"));
+  EXPECT_THROW(cache.narrow(4, 0, 1), hd::ShapeError);
+  hd::Engine traced([](const hd::Tensor& x) { return x.narrow(2, 1, 3); });
+  EXPECT_EQ(traced.run({cache})[0].to_doubles(), part.to_doubles());
+}
+
 TEST(Append, OneTensorForTwoInputs) {
   hd::Engine engine(step, appending());
   hd::Engine plain(step);

@@ -97,6 +97,11 @@ class HEDDLE_API Tensor {
   double item(std::source_location where = std::source_location::current()) const;
   /// Row-major elements converted to double. For tests and printing.
   std::vector<double> to_doubles() const;
+  /// The `length` from `start` on along `axis` (negative counts from the end): a tensor that shares the memory, of a symbolic tensor a
+  /// slice. From 0 on of a cache that calls append to (EngineOptions::append) it is one that they append to: it was cut back.
+  /// @throws ShapeError
+  Tensor narrow(std::int64_t axis, std::int64_t start, std::int64_t length,
+                std::source_location where = std::source_location::current()) const;
   /// Row-major copy on the same device; of a symbolic tensor one made when the trace runs.
   Tensor clone() const;
   /// The same tensor if it lies on `device`, else a row-major copy there; the host waits for it.
