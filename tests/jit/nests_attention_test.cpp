@@ -1,6 +1,7 @@
 // Attention as a nest, against the definition of the op.
 #include <cmath>
 
+#include "ir/text.h"
 #include "tests/jit/nests_support.h"
 
 namespace heddle::test {
@@ -205,6 +206,28 @@ TEST(AttentionNest, SizesThatAreNotKnownAndViews) {
   EXPECT_EQ(kernels(graph).size(), 1u);
   expect_code_right_at(graph, {2, 3, 5, 4}, 1e-4);
   expect_code_right_at(graph, {1, 2, 65, 66}, 1e-4);
+}
+
+/// Whose scores are sums of neighbouring terms, up to eight rows of a tile: blocks of 4, 2 and 1 rows, and keys left over.
+TEST(AttentionNest, FewQueriesOfEachNumber) {
+  for (const char* type : {"f32", "f16", "bf16", "f64"})
+    for (const auto& [heads, bytes] : {std::pair("1", 64), {"3", 64}, {"8", 64}, {"3", 32}, {"3", 16}}) {
+      const std::string of = std::string("[1, ") + heads + ", s0, 32]";
+      const ir::Graph graph = ir::parse(std::string("graph @main(%q: ") + type + of + ", %k: " +
+                                        type + "[1, 1, s1, 32], %v: " + type +
+                                        "[1, 1, s1, 5]) {\n  %y = attention(%q, %k, %v)\n"
+                                        "  return %y\n}\n");
+      const jit::Program program = jit::lower(graph, {.target = jit::LowerOptions::Target::Cpu});
+      const RunOptions options = as_code_once(bytes);
+      for (const std::int64_t queries : {1, 2, 3, 9})
+        for (const std::int64_t keys : {1, 7, 16, 23, 64, 70, 133}) {
+          SCOPED_TRACE(std::string(type) + " " + heads + " " + std::to_string(queries) + " " +
+                       std::to_string(keys) + " " + std::to_string(bytes));
+          expect_program_right(graph, program, random_arguments(graph, {queries, keys}), options,
+                               type[1] == '1' || type[0] == 'b' ? 1e-2 : 1e-4);
+          if (::testing::Test::HasFailure()) return;
+        }
+    }
 }
 
 TEST(AttentionNest, KeysThatLieAlongNeitherSide) {

@@ -32,8 +32,21 @@ inline RunOptions as_code_of(std::int64_t vector_bytes) {
         .run(addresses, {sizes.begin(), sizes.end()});
   }};
 }
+/// The same, compiled once: for programs that are run often.
+inline RunOptions as_code_once(std::int64_t vector_bytes) {
+  using Compiled = std::map<const jit::Nest*, heddle::tests::CompiledNest>;
+  return {.runner = [vector_bytes, compiled = std::make_shared<Compiled>()](
+                        const jit::Nest& nest, std::span<const InterpreterBuffer> buffers,
+                        std::span<const std::int64_t> sizes) {
+    std::vector<void*> addresses;
+    for (const InterpreterBuffer& buffer : buffers) addresses.push_back(buffer.data);
+    return compiled->try_emplace(&nest, nest, vector_bytes)
+        .first->second.run(addresses, {sizes.begin(), sizes.end()});
+  }};
+}
 #else
 inline RunOptions as_code_of(std::int64_t) { return {}; }
+inline RunOptions as_code_once(std::int64_t) { return {}; }
 #endif
 
 /// Nests run as machine code, or interpreted where there is none.

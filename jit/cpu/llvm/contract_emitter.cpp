@@ -132,7 +132,10 @@ void NestEmitter::operator()(const ContractStmt& s) {
     contract_runs(tile);
   } else if (s.gathers ||
              (s.group == 1 && s.b.row_stride.is_constant(1) && !s.b.column_stride.is_constant(1))) {
-    contract_packed(tile);
+    if (!s.gathers && fits_few_rows(tile))
+      contract_few_or(tile, [&] { contract_packed(tile); });
+    else
+      contract_packed(tile);
   } else if (takes_amx(s)) {
     contract_by_amx(tile);
   } else {

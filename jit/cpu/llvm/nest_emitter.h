@@ -247,6 +247,14 @@ class NestEmitter {
   llvm::Value* contract_load_b(const Tile& tile, llvm::Value* row, const BlockColumn& column,
                                unsigned vector, llvm::Value* mask);
 
+  // few_rows_emitter.cpp
+  bool fits_few_rows(const Tile& tile) const;
+  /// Few rows so, more by `many`.
+  void contract_few_or(const Tile& tile, const std::function<void()>& many);
+  void contract_few(const Tile& tile);
+  void few_rows_block(const Tile& tile, llvm::Value* row, unsigned rows, llvm::Value* column,
+                      bool partial);
+
   // run_contract_emitter.cpp: sums whose terms lie side by side in both operands.
   void contract_runs(const Tile& tile);
   void run_block(const Tile& tile, llvm::Value* row, unsigned rows, llvm::Value* column,

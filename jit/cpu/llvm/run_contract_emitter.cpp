@@ -1,13 +1,7 @@
 // Contractions of runs: sums of few columns, whose terms lie side by side in both operands.
 //
 // Lanes are neighbouring terms. A block is some rows by some columns, one vector of partial sums for each: as many as a vector has
-// lanes, which are joined at the end by halves of pairs, so that each instruction works for two sums,
-//
-//   a0 a1 a2 a3   b0 b1 b2 b3   c0 c1 c2 c3   d0 d1 d2 d3
-//    \   |  /      a0 a1 b0 b1 + a2 a3 b2 b3     c0 c1 d0 d1 + c2 c3 d2 d3
-//              ==>  a b c d, all in one vector
-//
-// which is stored at once.
+// lanes, which are joined at the end into one vector.
 #include <algorithm>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DerivedTypes.h>
@@ -17,6 +11,7 @@
 
 #include "base/check.h"
 #include "jit/cpu/llvm/contract_tile.h"
+#include "jit/cpu/llvm/join_lanes.h"
 #include "jit/cpu/llvm/nest_emitter.h"
 
 namespace heddle::jit::cpu {
@@ -25,8 +20,6 @@ namespace {
 using llvm::Value;
 using Values = std::vector<Value*>;
 
-/// What shuffles within a vector do not cross.
-constexpr unsigned kPieceBytes = 16;
 /// Columns of a block, at most.
 constexpr unsigned kMostColumns = 8;
 /// Vectors of a run that is written out.
@@ -42,37 +35,6 @@ unsigned block_columns(unsigned columns, unsigned lanes) {
   for (unsigned each = 2; each <= std::min({columns, lanes, kMostColumns}); ++each)
     if (columns % each == 0 && loads(each) < loads(best)) best = each;
   return best;
-}
-
-/// Halves of groups of `width` elements, which follow one another within pieces of `piece`: in each piece first those of x, then
-/// those of y, and their sums.
-Value* join_pair(llvm::IRBuilderBase& b, Value* x, Value* y, unsigned lanes, unsigned piece,
-                 unsigned width) {
-  std::vector<int> low;
-  for (unsigned first = 0; first < lanes; first += piece)
-    for (unsigned from = first; from < first + lanes + piece; from += lanes)
-      for (unsigned group = 0; group < piece; group += width)
-        for (unsigned k = 0; k < width / 2; ++k) low.push_back(static_cast<int>(from + group + k));
-  std::vector<int> high;
-  for (const int lane : low) high.push_back(lane + static_cast<int>(width / 2));
-  return b.CreateFAdd(b.CreateShuffleVector(x, y, low), b.CreateShuffleVector(x, y, high));
-}
-
-/// Lane k is the sum of the lanes of vector k; of as many vectors as they have lanes.
-Value* join_lanes(llvm::IRBuilderBase& b, const Values& sums, unsigned lanes, unsigned piece) {
-  const unsigned pieces = lanes / piece;
-  // Pieces come together first, then what they hold: vector k of each `pieces` ends in piece k of the joined one.
-  Values now;
-  for (unsigned k = 0; k < lanes; ++k) now.push_back(sums[k % pieces * piece + k / pieces]);
-  const auto halve = [&](unsigned within, unsigned width) {
-    Values next;
-    for (std::size_t k = 0; k < now.size(); k += 2)
-      next.push_back(join_pair(b, now[k], now[k + 1], lanes, within, width));
-    now = std::move(next);
-  };
-  for (unsigned width = lanes; width > piece; width /= 2) halve(lanes, width);
-  for (unsigned width = piece; width > 1; width /= 2) halve(piece, width);
-  return now.front();
 }
 
 }  // namespace
@@ -176,9 +138,7 @@ void NestEmitter::store_sums(const Tile& tile, Value* row, Value* column, unsign
   const auto count = static_cast<unsigned>(sums.size());
   llvm::Type* element = scalars_.compute_type(s.dtype, 0);
   sums.resize(tile.lanes, llvm::Constant::getNullValue(sums.front()->getType()));
-  Value* joined =
-      join_lanes(b_, sums, tile.lanes,
-                 std::min(tile.lanes, kPieceBytes / static_cast<unsigned>(size_of(s.dtype))));
+  Value* joined = join_lanes(b_, sums, static_cast<unsigned>(size_of(s.dtype)));
   Value* first = element_address(
       s.acc,
       b_.CreateNSWAdd(b_.CreateNSWMul(row, b_.getInt64(static_cast<std::uint64_t>(s.tile_columns))),
