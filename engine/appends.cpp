@@ -43,9 +43,13 @@ std::vector<std::size_t> Engine::Impl::named_to_append(std::size_t count) {
   return appended->named;
 }
 
-void Engine::Impl::note_axes(const engine::AppendedGraph& appends) {
+void Engine::Impl::note_appends(const engine::AppendedGraph& appends) {
   if (!appended || appended->named != appends.inputs) return;
-  for (const engine::Append& append : appends.list) appended->axes[append.named] = append.axis;
+  for (const engine::Append& append : appends.list) {
+    appended->axes[append.named] = append.axis;
+    for (const std::size_t output : append.outputs)
+      known.outputs[output].appends_to = engine::input_name(known, appends.inputs[append.named]);
+  }
 }
 
 engine::AppendCall Engine::Impl::append_call(std::span<const Tensor> inputs,

@@ -52,6 +52,16 @@ hd::Sizes to_sizes(const char* function, std::int32_t rank, const std::int64_t* 
 
 heddle_tensor* to_handle(hd::Tensor tensor) { return new heddle_tensor{std::move(tensor)}; }
 
+std::set<std::string> to_names(const char* what, const char* const* names, std::size_t count) {
+  std::set<std::string> result;
+  if (count != 0) check_not_null(what, names);
+  for (std::size_t k = 0; k < count; ++k) {
+    check_not_null(what, names[k]);
+    result.insert(names[k]);
+  }
+  return result;
+}
+
 hd::EngineOptions to_options(const heddle_options* given) {
   hd::EngineOptions options;
   if (given == nullptr) return options;
@@ -65,11 +75,9 @@ hd::EngineOptions to_options(const heddle_options* given) {
   options.disk_cache = given->no_disk_cache == 0;
   if (given->cache_dir != nullptr) options.cache_dir = given->cache_dir;
   if (given->cpu != nullptr) options.cpu = given->cpu;
-  if (given->donate_count != 0) check_not_null("heddle_options.donate", given->donate);
-  for (std::size_t k = 0; k < given->donate_count; ++k) {
-    check_not_null("heddle_options.donate", given->donate[k]);
-    options.donate.insert(given->donate[k]);
-  }
+  options.donate = to_names("heddle_options.donate", given->donate, given->donate_count);
+  options.append = to_names("heddle_options.append", given->append, given->append_count);
+  options.append_room = given->append_room;
   options.memory_cap = given->memory_cap;
   options.pinned_memory_cap = given->pinned_memory_cap;
   return options;
@@ -185,7 +193,8 @@ void info_of(const char* function, const std::vector<hd::ValueInfo>& values, std
            .sizes = last.sizes.data(),
            .is_text = last.value.is_text ? 1 : 0,
            .column_count = last.columns.size(),
-           .columns = last.columns.data()};
+           .columns = last.columns.data(),
+           .appends_to = last.value.appends_to.c_str()};
 }
 
 template <typename F>
@@ -204,6 +213,15 @@ heddle_status heddle_tensor_empty(heddle_dtype dtype, int32_t rank, const int64_
     check_not_null("heddle_tensor_empty", tensor);
     *tensor =
         to_handle(hd::Tensor::empty(to_dtype(dtype), to_sizes("heddle_tensor_empty", rank, sizes)));
+  });
+}
+
+heddle_status heddle_tensor_narrow(const heddle_tensor* tensor, int32_t axis, int64_t start,
+                                   int64_t length, heddle_tensor** part) {
+  return status_of([&] {
+    check_not_null("heddle_tensor_narrow", tensor);
+    check_not_null("heddle_tensor_narrow", part);
+    *part = to_handle(tensor->tensor.narrow(axis, start, length));
   });
 }
 

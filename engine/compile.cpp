@@ -195,7 +195,7 @@ Engine::Impl::Match Engine::Impl::compile_for(std::span<const Tensor> inputs) {
     recompiles.push_back("guard failed: " + match.failed);
     if (recompiles.size() > kRecompilesTold) recompiles.pop_front();
   }
-  note_axes(made->appends);
+  note_appends(made->appends);
   executables.insert(executables.begin(), made);
   ++compiles;
   for (const RegionInfo& region : made->regions()) {

@@ -220,8 +220,8 @@ struct Engine::Impl {
   /// Makes `appended` that of `count` inputs. Under `mutex`.
   void find_appended(std::size_t count);
   std::vector<std::size_t> named_to_append(std::size_t count);
-  /// Under `mutex`.
-  void note_axes(const engine::AppendedGraph& appends);
+  /// Notes what an executable appends to, for calls and in the signature. Under `mutex`.
+  void note_appends(const engine::AppendedGraph& appends);
   static constexpr std::size_t kRecompilesTold = 64;
   std::deque<std::string> recompiles;  ///< the last kRecompilesTold
   std::uint64_t traces = 0;

@@ -1,7 +1,7 @@
 // Heddle as an embedder calls it: onnx::load, then run_into on tensors that wrap the caller's memory.
 //
 // Options: cache_dir (compiled kernels are kept there; none by default), pass (a graph pass that is off by default), order (smallest
-// or given: that order of steps, and what its plan says of memory among the facts), append (INPUT:OUTPUT,…: caches to which calls append
+// or given: that order of steps, and what its plan says of memory among the facts), append (INPUT,…: caches to which calls append
 // where they lie; each call goes on from the same length, where the call before it was).
 
 #include <algorithm>
@@ -43,11 +43,7 @@ class HeddlePeer final : public hd::bench::peers::Peer {
     const std::string pass = arguments.option("pass", "");
     if (!pass.empty()) options_.passes = {{.name = pass}};
     std::istringstream appends(arguments.option("append", ""));
-    for (std::string pair; std::getline(appends, pair, ',');) {
-      const std::size_t colon = pair.find(':');
-      appends_[pair.substr(0, colon)] = std::stoul(pair.substr(colon + 1));
-      options_.append.insert(pair.substr(0, colon));
-    }
+    for (std::string name; std::getline(appends, name, ',');) options_.append.insert(name);
     order_ = arguments.option("order", "");
     if (order_ == "given") options_.order = hd::StepOrder::Given;
     engine_.emplace(load_with({}));
@@ -68,7 +64,7 @@ class HeddlePeer final : public hd::bench::peers::Peer {
   }
 
   void call() override {
-    for (const auto& [name, output] : appends_) outputs_[output] = {};
+    for (const std::size_t output : appended_) outputs_[output] = {};
     engine_->run_into(inputs_, outputs_);
   }
 
@@ -129,18 +125,18 @@ class HeddlePeer final : public hd::bench::peers::Peer {
   /// Caches where the engine put them, as long as they were.
   void cut_back() {
     const hd::Signature signature = engine_->signature();
-    for (const auto& [name, output] : appends_)
+    for (std::size_t output = 0; output < outputs_.size(); ++output)
       for (std::size_t k = 0; k < inputs_.size(); ++k) {
-        if (signature.inputs[k].name != name) continue;
+        if (signature.inputs[k].name != signature.outputs[output].appends_to) continue;
+        appended_.push_back(output);
         const auto before = inputs_[k].sizes();
-        const auto after = outputs_[output].sizes();
-        const auto axis = std::ranges::mismatch(before, after).in1 - before.begin();
-        inputs_[k] = outputs_[output].narrow(axis, 0, before[static_cast<std::size_t>(axis)]);
+        const auto axis = std::ranges::mismatch(before, outputs_[output].sizes()).in1;
+        inputs_[k] = outputs_[output].narrow(axis - before.begin(), 0, *axis);
       }
   }
 
   std::string path_;
-  std::map<std::string, std::size_t> appends_;  ///< output by input
+  std::vector<std::size_t> appended_;  ///< outputs
   std::string order_;
   hd::EngineOptions options_;
   std::optional<hd::Engine> engine_;

@@ -36,8 +36,7 @@ PYTHON_PEERS = {"openvino": ["openvino"], "jax": ["jax", "jaxlib"], "iree": ["ir
 # Ways to run Heddle that are not its default, each beside that on some rows: the option that asks for it, the rows, and how far off
 # results may be (None: as by default).
 BF16_ROWS = ["mlp_m32", "mlp_m1", "bert_layer", "minilm_random", "minilm", "conv_block", "resnet50", "nsfw", "yolo"]
-CACHES = "append=" + ",".join(f"{name}_{layer}:{1 + 2 * layer + k}" for layer in range(2)
-                              for k, name in enumerate(["keys", "values"]))
+CACHES = "append=" + ",".join(f"{name}_{layer}" for layer in range(2) for name in ("keys", "values"))
 MODES = {"heddle_bf16": ("pass=bf16-products", BF16_ROWS, 3e-2),
          "heddle_append": (CACHES, ["decoder", "decoder_4bit"], None)}
 SETTLE_SECONDS = 0.01  # between turns: workers that spin after a call have gone to sleep by then

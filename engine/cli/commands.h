@@ -31,6 +31,7 @@ struct ModelOptions {
   std::vector<std::string> shapes;  ///< NAME=1x128
   std::vector<std::string> inputs;  ///< NAME=FILE
   std::vector<std::string> donate;  ///< NAME
+  std::vector<std::string> append;  ///< NAME
   std::vector<std::string> passes;  ///< NAME
 
   /// Adds the options to a command. `with_model`: and the positional MODEL.

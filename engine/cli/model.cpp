@@ -239,11 +239,16 @@ void ModelOptions::add_to(CLI::App& command, bool with_model) {
   command
       .add_option("--donate", donate, "NAME: an input whose memory each call gives away" + unused)
       ->allow_extra_args(false);
+  command
+      .add_option("--append", append,
+                  "NAME: a cache that calls append to where it lies" + unused)
+      ->allow_extra_args(false);
 }
 
 EngineOptions ModelOptions::engine_options() const {
   EngineOptions result;
   result.donate.insert(donate.begin(), donate.end());
+  result.append.insert(append.begin(), append.end());
   result.device = Device::parse(device);
   result.threads = threads;
   result.cpu = cpu;

@@ -70,6 +70,49 @@ TEST(CApi, DonatedInputsHoldOutputs) {
   EXPECT_EQ(heddle_engine_run_into(parse(kDouble).get(), &raw, 1, &raw, 1), HEDDLE_ERROR_ALIASING);
 }
 
+TEST(CApi, CachesAreAppendedTo) {
+  const char* const append[] = {"past"};
+  heddle_options options;
+  heddle_options_init(&options);
+  options.append = append;
+  options.append_count = 1;
+  options.append_room = 100;
+  heddle_engine* made = nullptr;
+  ASSERT_EQ(heddle_engine_parse_ir("graph @main(%past: f32[2, s0], %x: f32[2, s1]) {\n"
+                                   "  %all = concat(%past, %x) {axis = 1}\n  return %all\n}\n",
+                                   &options, &made),
+            HEDDLE_OK);
+  const Handle<heddle_engine> engine(made);
+  std::vector<float> numbers{1, 2, 3, 4};
+  const int64_t sizes[] = {2, 2};
+  heddle_tensor* x = nullptr;
+  ASSERT_EQ(
+      heddle_tensor_wrap(numbers.data(), HEDDLE_F32, 2, sizes, nullptr, nullptr, nullptr, &x),
+      HEDDLE_OK);
+  const Handle<heddle_tensor> kept(x);
+  heddle_tensor* first = nullptr;
+  heddle_tensor* const both[] = {x, x};
+  ASSERT_EQ(heddle_engine_run(engine.get(), both, 2, &first, 1), HEDDLE_OK) << heddle_last_error();
+  EXPECT_EQ(heddle_tensor_strides(first)[0], 128);
+  heddle_value_info info{};
+  ASSERT_EQ(heddle_engine_output_info(engine.get(), 0, &info), HEDDLE_OK);
+  EXPECT_STREQ(info.appends_to, "past");
+  heddle_tensor* part = nullptr;
+  EXPECT_EQ(heddle_tensor_narrow(first, 1, 0, 5, &part), HEDDLE_ERROR_SHAPE);
+  ASSERT_EQ(heddle_tensor_narrow(first, 1, 0, 3, &part), HEDDLE_OK);
+  const void* place = heddle_tensor_data(first);
+  heddle_tensor_free(first);
+  heddle_tensor* second = nullptr;
+  heddle_tensor* const next[] = {part, x};
+  ASSERT_EQ(heddle_engine_run(engine.get(), next, 2, &second, 1), HEDDLE_OK);
+  EXPECT_EQ(heddle_tensor_data(second), place);
+  EXPECT_EQ(heddle_tensor_sizes(second)[1], 5);
+  const auto* values = static_cast<const float*>(heddle_tensor_data(second));
+  EXPECT_EQ(std::vector<float>(values, values + 5), (std::vector<float>{1, 2, 1, 1, 2}));
+  heddle_tensor_free(part);
+  heddle_tensor_free(second);
+}
+
 TEST(CApi, RunsAGraph) {
   const Handle<heddle_engine> engine = parse(kDouble);
   std::vector<float> numbers{1, 2, 3, 4};

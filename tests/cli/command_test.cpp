@@ -188,6 +188,21 @@ TEST_F(Command, BenchHasEveryKey) {
   EXPECT_EQ(run("bench " + model() + " --iterations 0").code, 2);
 }
 
+TEST_F(Command, BenchAppendsToCaches) {
+  write_file(path("grow.hir"),
+             "graph @main(%past: f32[2, s0], %x: f32[2, 1]) {\n"
+             "  %all = concat(%past, %x) {axis = 1}\n  %y = reduce_sum(%all) {axes = [1]}\n"
+             "  return %y, %all\n}\n");
+  const std::string command =
+      "bench " + path("grow.hir") + " --shape past=2x50 --shape x=2x1 --iterations 5 --append ";
+  const Ran ran = run(command + "past --steps --json");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  // What is written is the new column alone.
+  for (const Json& step : Json::parse(ran.out)["steps"])
+    EXPECT_TRUE(step["kernel"] != "slice_scatter" || step["work"] < 20) << step;
+  EXPECT_THAT(run(command + "pst").err, HasSubstr("append: expected an input: past, x, got pst"));
+}
+
 TEST_F(Command, BenchTellsTheTimesOfSteps) {
   const std::string command = "bench " + model() + " --iterations 5 --steps";
   const Ran ran = run(command + " --json");

@@ -210,6 +210,36 @@ TEST(CallersStream, DonatedMemoryStaysUntilTheStreamHasPassed) {
   }
 }
 
+// Calls are queued one behind the other, and read what those before them append.
+TEST(CallersStream, CachesAreAppendedToWithoutWaiting) {
+  const Caller caller;
+  const auto grow = [](const Tensor& x, const Tensor& past) {
+    const Tensor all = concat({past, exp(x)}, 1);
+    return std::vector<Tensor>{sum(all * 2.0f, {1}), all, cumsum(x, 1)};
+  };
+  const auto token = [](int number) { return Tensor::full(f32, {3, 1, 5}, 0.1 * number); };
+  for (const bool graphs : {false, true}) {
+    EngineOptions options = caller.options(graphs);
+    options.append = {"input1"};
+    Engine engine(grow, options);
+    Engine reference(grow, {.device = Device::reference()});
+    for (unsigned long seed = 0; seed < 4; ++seed) {
+      interleave(seed);
+      Tensor want_past = Tensor::full(f32, {3, 2, 5}, 3), past = on_device(want_past);
+      std::vector<std::vector<Tensor>> got, want;
+      for (int number = 0; number < 70; ++number) {
+        got.push_back(engine.run({on_device(token(number)), past}));
+        want.push_back(reference.run({token(number), want_past}));
+        past = got.back()[1], want_past = want.back()[1];
+      }
+      for (std::size_t k = 0; k < got.size(); ++k)
+        for (std::size_t o = 0; o < 3; ++o) expect_near(got[k][o], want[k][o], 1e-4);
+    }
+    interleave(0);
+    EXPECT_EQ(engine.stats().append_copies, 4 * 2u);
+  }
+}
+
 // Memory that is handed over goes from call to call while all of them are under way; others that read it are waited for.
 TEST(CallersStream, OutputsTakeOverMemoryOfCallsUnderWay) {
   const Caller caller;

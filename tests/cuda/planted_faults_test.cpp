@@ -67,7 +67,7 @@ jit::Program lower_over_another_stream(const ir::Graph& graph, const jit::LowerO
 using Lower = jit::Program (*)(const ir::Graph&, const jit::LowerOptions&);
 
 /// Runs `text` on four streams as `lower` would have it. @return what the simulator objects to; empty: nothing.
-std::string problem_of(const char* text, Lower lower, unsigned long seed) {
+std::string problem_of_faulty(const char* text, Lower lower, unsigned long seed) {
   const ir::Graph graph = ir::parse(text);
   const Tensor x = counted(f32, {6, 6});
   engine::BuildOptions options;
@@ -112,20 +112,20 @@ TEST_F(CudaPlantedFaults, ARightPlanIsNone) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   for (const char* text : {kBranches, kTwoBranches})
     for (const unsigned long seed : {0ul, 1ul, 5ul})
-      EXPECT_EQ(problem_of(text, lower_right, seed), "");
+      EXPECT_EQ(problem_of_faulty(text, lower_right, seed), "");
 }
 
 TEST_F(CudaPlantedFaults, AResultOverAnOperandThatOthersReadIsNoticed) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   for (const unsigned long seed : {0ul, 1ul, 5ul})
-    EXPECT_THAT(problem_of(kBranches, lower_over_what_is_read, seed),
+    EXPECT_THAT(problem_of_faulty(kBranches, lower_over_what_is_read, seed),
                 HasSubstr("neither waits for the other"));
 }
 
 TEST_F(CudaPlantedFaults, MemoryThatAnotherStreamUsesIsNoticed) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   for (const unsigned long seed : {0ul, 1ul, 5ul})
-    EXPECT_THAT(problem_of(kTwoBranches, lower_over_another_stream, seed),
+    EXPECT_THAT(problem_of_faulty(kTwoBranches, lower_over_another_stream, seed),
                 HasSubstr("neither waits for the other"));
 }
 

@@ -46,6 +46,11 @@ HEDDLE_C_API void* heddle_tensor_data(const heddle_tensor* tensor);
 HEDDLE_C_API heddle_status heddle_tensor_to(const heddle_tensor* tensor, const char* device,
                                             heddle_tensor** moved);
 
+/* The `length` elements from `start` on along `axis`: another handle, which shares the memory. */
+HEDDLE_C_API heddle_status heddle_tensor_narrow(const heddle_tensor* tensor, int32_t axis,
+                                                int64_t start, int64_t length,
+                                                heddle_tensor** part);
+
 /* ---- Engines. ---- */
 
 /* What is 0 or null is left to the environment and to defaults. Make it with heddle_options_init(). */
@@ -63,6 +68,11 @@ typedef struct heddle_options {
   size_t
       pinned_memory_cap; /* the same of the host's memory that a CUDA device copies from and to */
   const char* cpu;       /* the processor that kernels are made for, by LLVM's name: "x86-64-v4" */
+  /* Names of inputs that calls append to where they lie, such as caches: an output of heddle_engine_run() that begins with one is a
+   * tensor with strides and room to grow, which the next call is given as the input. heddle_engine_run_into() copies it. */
+  const char* const* append;
+  size_t append_count;
+  int64_t append_room; /* the least room that such an input is given along its axis */
 } heddle_options;
 HEDDLE_C_API void heddle_options_init(heddle_options* options);
 
@@ -152,6 +162,7 @@ typedef struct heddle_value_info {
   /* Of an output that the model gives as maps: their keys, one for each column; valid as long as the name. */
   size_t column_count;
   const char* const* columns;
+  const char* appends_to; /* the input that an output is, with what a call appends; "": none; valid as long as the name */
 } heddle_value_info;
 HEDDLE_C_API size_t heddle_engine_input_count(const heddle_engine* engine);
 HEDDLE_C_API size_t heddle_engine_output_count(const heddle_engine* engine);

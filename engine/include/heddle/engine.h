@@ -156,6 +156,8 @@ struct ValueInfo {
   bool is_text = false;
   /// An output that the model gives as maps: the keys of the columns of its last dimension, numbers in decimal. Else empty.
   std::vector<std::string> columns{};
+  /// An output that lies where this input does, with what a call appends (EngineOptions::append); known after the first call. Else empty.
+  std::string appends_to{};
   std::string to_string() const;
 };
 

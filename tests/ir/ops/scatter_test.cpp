@@ -1,4 +1,4 @@
-// scatter_elements, scatter_nd and index_put against results written out, and their constraints.
+// scatter_elements, scatter_nd, index_put and slice_scatter against results written out, and their constraints.
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -334,6 +334,57 @@ TEST(IndexPut, index_put_c6) {
   EXPECT_EQ(error_of("index_put", {meta(f32, {4, 5}), meta(f32, {1, 2, 5}), meta(i64, {2})}),
             "index_put: C6 values broadcast to the sizes of x at the indices: expected [2, 5], got "
             "[1, 2, 5]");
+}
+
+Attrs window(std::int64_t axis, const ir::SymExpr& start) {
+  return {{"axis", axis}, {"start", start}};
+}
+
+TEST(SliceScatter, ReplacesAWindowInEveryDType) {
+  for (const DType dtype : kAllDTypes) {
+    SCOPED_TRACE(name_of(dtype));
+    const Literal x = ints(dtype, {2, 3}, {1, 0, 1, 0, 1, 0});
+    const Literal update = ints(dtype, {2, 2}, {1, 1, 1, 0});
+    const Literal want = ints(dtype, {2, 3}, {1, 1, 1, 0, 1, 0});
+    for (const std::int64_t axis : {1, -1})
+      expect_same(value_of({"slice_scatter", {x, update}, window(axis, 1)}), want);
+    expect_same(
+        value_of({"slice_scatter", {spread_out(x), spread_out(update)}, window(1, 1)}), want);
+  }
+  const Literal x = ints(f32, {3}, {1, 2, 3});
+  expect_same(value_of({"slice_scatter", {x, ints(f32, {0}, {})}, window(0, 3)}), x);
+}
+
+std::string window_error(const ir::TensorMeta& x, const ir::TensorMeta& update,
+                         const Attrs& attrs = window(0, 0)) {
+  return error_of("slice_scatter", {x, update}, attrs);
+}
+
+TEST(SliceScatter, slice_scatter_c1) {
+  EXPECT_EQ(window_error(meta(f32, {2}), meta(f16, {1})),
+            "slice_scatter: C1 update has the dtype of x: expected f32, got f16");
+}
+
+TEST(SliceScatter, slice_scatter_c2) {
+  EXPECT_EQ(window_error(meta(f32, {2}), meta(f32, {1}), window(1, 0)),
+            "slice_scatter: C2 axis lies within the rank of x: expected an axis in [-1, 1), got 1");
+}
+
+TEST(SliceScatter, slice_scatter_c3) {
+  EXPECT_EQ(window_error(meta(f32, {2}), meta(f32, {1, 1})),
+            "slice_scatter: C3 x and update have one rank: expected rank 1, got rank 2");
+}
+
+TEST(SliceScatter, slice_scatter_c4) {
+  EXPECT_EQ(window_error(meta(f32, {2, 3}), meta(f32, {1, 4})),
+            "slice_scatter: C4 sizes other than along axis are equal: expected 4, got 3");
+}
+
+TEST(SliceScatter, slice_scatter_c5) {
+  EXPECT_EQ(window_error(meta(f32, {4}), meta(f32, {3}), window(0, 2)),
+            "slice_scatter: C5 window: expected 0 <= start <= end <= 4, got start 2, end 5");
+  EXPECT_EQ(window_error(meta(f32, {4}), meta(f32, {3}), window(0, -1)),
+            "slice_scatter: C5 window: expected 0 <= start <= end <= 4, got start -1, end 2");
 }
 
 }  // namespace
