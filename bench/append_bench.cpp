@@ -2,8 +2,9 @@
 // they lie (EngineOptions::append). `again` calls from the same caches; `on` goes on for 256 tokens, each call at
 // sizes not seen before, and tells the time of one.
 //
-// Arguments: tokens in the cache, whether calls append.
+// Arguments: tokens in the cache; whether calls append.
 #include <benchmark/benchmark.h>
+#include <string>
 #include <vector>
 
 #include "heddle/heddle.h"
@@ -66,6 +67,33 @@ void on(benchmark::State& state) {
       kTokens, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 BENCHMARK(on)->ArgsProduct({{255, 1023, 4095, 16383}, {0, 1}})->Unit(benchmark::kMillisecond);
+
+/// What a call takes for 48 caches of a few bytes: finding, claiming and giving back room, and beside it the same copied.
+void caches_of_48(benchmark::State& state) {
+  constexpr std::size_t kCaches = 48;
+  std::string inputs, body, results;
+  EngineOptions options;
+  options.threads = 1;
+  for (std::size_t k = 0; k < kCaches; ++k) {
+    const std::string n = std::to_string(k);
+    inputs += ", %c" + n + ": f32[1, s0, 4]";
+    body += "  %d" + n + " = concat(%c" + n + ", %x) {axis = 1}\n";
+    results += (k == 0 ? " %d" : ", %d") + n;
+    if (state.range(0) != 0) options.append.insert("c" + n);
+  }
+  Engine engine = parse_ir(
+      "graph @main(%x: f32[1, 1, 4]" + inputs + ") {\n" + body + "  return" + results + "\n}\n",
+      options);
+  std::vector<Tensor> given(kCaches + 1, Tensor::full(f32, {1, 4, 4}, 1));
+  given[0] = Tensor::full(f32, {1, 1, 4}, 1);
+  {
+    const std::vector<Tensor> first = engine.run(given);
+    for (std::size_t k = 0; k < kCaches; ++k)
+      if (state.range(0) != 0) given[k + 1] = first[k].narrow(1, 0, 4);
+  }
+  for (auto _ : state) benchmark::DoNotOptimize(engine.run(given));
+}
+BENCHMARK(caches_of_48)->Arg(0)->Arg(1)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace heddle::bench

@@ -1,6 +1,7 @@
 #include "engine/guards.h"
 
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
@@ -171,6 +172,33 @@ bool lies_in(const MemoryRange& range, const std::vector<MemoryRange>& sorted) {
   return after != sorted.begin() && std::prev(after)->second > range.first;
 }
 
+/// Whether bytes of an input that may be overwritten are another one's too. Sorted by where they begin, it is enough to know how
+/// far those before one reach.
+bool any_shared(std::span<const InputGuard> guards, std::span<const Tensor> tensors) {
+  struct Range {
+    MemoryRange bytes;
+    bool overwritten;
+  };
+  constexpr std::size_t kFew = 64;
+  std::array<Range, kFew> few;
+  std::vector<Range> many;
+  if (tensors.size() > kFew) many.resize(tensors.size());
+  const std::span<Range> all = tensors.size() > kFew ? std::span(many) : std::span(few);
+  std::size_t count = 0;
+  for (std::size_t k = 0; k < tensors.size(); ++k) {
+    const MemoryRange bytes = extent_of(*tensors[k].impl());
+    if (bytes.first != bytes.second) all[count++] = {bytes, guards[k].is_overwritten()};
+  }
+  std::ranges::sort(all.first(count), {}, [](const Range& range) { return range.bytes.first; });
+  std::uintptr_t reach = 0, overwritten_reach = 0;
+  for (const Range& range : all.first(count)) {
+    if (range.bytes.first < (range.overwritten ? reach : overwritten_reach)) return true;
+    reach = std::max(reach, range.bytes.second);
+    if (range.overwritten) overwritten_reach = std::max(overwritten_reach, range.bytes.second);
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string input_name(const Signature& signature, std::size_t k) {
@@ -220,12 +248,13 @@ void Guards::check_overlap(std::span<const Tensor> tensors) const {
          .expected = "memory of its own",
          .got = {}});
   };
+  const bool shares = any_shared(inputs, tensors);
   for (std::size_t k = 0; k < inputs.size(); ++k) {
-    if (!inputs[k].written && !inputs[k].donated) continue;
+    if (!inputs[k].is_overwritten()) continue;
     if (tensors[k].impl()->read_only)
       require_writable(tensors[k], fmt::format("run: input {}, {}", inputs[k].name, why(k)));
     if (inputs[k].written && overlaps_itself(*tensors[k].impl())) clash(k, "itself");
-    for (std::size_t other = 0; other < inputs.size(); ++other) {
+    for (std::size_t other = 0; shares && other < inputs.size(); ++other) {
       if (other != k && overlap(extent_of(*tensors[k].impl()), extent_of(*tensors[other].impl())))
         clash(k, "input " + inputs[other].name);
     }
