@@ -173,21 +173,21 @@ Engine::Impl::Match Engine::Impl::compile_for(std::span<const Tensor> inputs) {
     const std::scoped_lock lock(mutex);
     ++traces;
   }
-  engine::AppendedGraph appended;
-  if (appends()) appended.inputs = named_to_append(inputs.size() - options.append.size());
-  Traced traced = trace_graph(engine::callable_inputs(inputs, appended.inputs));
+  engine::OutputsInPlace in_place;
+  if (appends()) in_place.inputs = named_to_append(inputs.size() - options.append.size());
+  Traced traced = trace_graph(engine::callable_inputs(inputs, in_place.inputs));
   {
     const std::scoped_lock lock(mutex);
     describe_outputs(traced);
   }
-  if (appends())
-    traced.graph = engine::append_in_place(traced.graph, traced.hints, traced.guards, appended);
+  traced.graph =
+      engine::put_outputs_in_place(traced.graph, traced.hints, traced.guards, in_place);
   auto made = std::make_shared<Executable>(std::move(traced.graph), std::move(traced.guards),
                                            build_options(traced.hints));
   made->prototype = std::move(traced.prototype);
   made->originals = std::move(traced.originals);
   made->hints = std::move(traced.hints);
-  made->appends = std::move(appended);
+  made->in_place = std::move(in_place);
   engine::Guards::Outcome outcome = made->guards().match(inputs);
   HD_CHECK(outcome.holds, outcome.failed);
   const std::scoped_lock lock(mutex);
@@ -195,7 +195,7 @@ Engine::Impl::Match Engine::Impl::compile_for(std::span<const Tensor> inputs) {
     recompiles.push_back("guard failed: " + match.failed);
     if (recompiles.size() > kRecompilesTold) recompiles.pop_front();
   }
-  note_appends(made->appends);
+  note_appends(made->in_place);
   executables.insert(executables.begin(), made);
   ++compiles;
   for (const RegionInfo& region : made->regions()) {

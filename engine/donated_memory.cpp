@@ -28,8 +28,13 @@ bool TakenMemory::is_free(std::uint32_t argument, std::size_t bytes) const {
   const std::shared_ptr<Tensor::Impl>& input = inputs_[argument].impl();
   const bool taken =
       std::ranges::any_of(taken_, [&](const Taken& other) { return other.argument == argument; });
-  return !taken && (input->device_bytes != nullptr) == on_device_ && input.use_count() == 1 &&
-         owns_its_memory(*input) && input->row_major && bytes != 0 && bytes_of(*input) == bytes;
+  return !taken && (input->device_bytes != nullptr) == on_device_ &&
+         is_sole_owner(inputs_[argument]) && input->row_major && bytes != 0 &&
+         bytes_of(*input) == bytes;
+}
+
+bool is_sole_owner(const Tensor& tensor) {
+  return tensor.impl().use_count() == 1 && owns_its_memory(*tensor.impl());
 }
 
 Tensor TakenMemory::take(std::size_t position, DType dtype, const Sizes& sizes) {

@@ -39,6 +39,9 @@ class TakenMemory {
   std::vector<Taken> taken_;
 };
 
+/// Whether no other handle is left of the tensor, and its memory is of our own allocators.
+bool is_sole_owner(const Tensor& tensor);
+
 /// Runs the steps of one phase, and lets go of donated inputs as soon as no later step uses them.
 /// @return as RegionMachine::run().
 std::int32_t run_releasing(Frame& frame, scheduler::Executor& executor, std::span<Tensor> inputs);

@@ -365,8 +365,10 @@ void Engine::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs)
                      [&](std::size_t i) { return impl_->is_donated(i); });
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
   if (impl_->appends()) [[unlikely]]
-    return impl_->run_appending_into(inputs, outputs);
+    return impl_->run_in_place_into(inputs, outputs);
   const BoundPlan& plan = impl_->plan_for(inputs);
+  if (!plan.executable->in_place.empty()) [[unlikely]]
+    return impl_->run_in_place_into(inputs, outputs);
   engine::check_output_count(plan.output_sizes.size(), outputs.size());
   impl_->run_plan_into(plan, inputs, outputs);
 }
@@ -439,10 +441,10 @@ Signature Engine::signature() const {
   if (result.inputs.empty() && !impl_->executables.empty()) {
     const engine::Executable& last = *impl_->executables.back();
     const std::vector<engine::InputGuard>& guards = last.guards().inputs;
-    for (std::size_t k = 0; k < guards.size() - last.appends.inputs.size(); ++k) {
+    for (std::size_t k = 0; k < guards.size() - last.in_place.inputs.size(); ++k) {
       const engine::InputGuard& guard = guards[k];
       ValueInfo info{guard.name, guard.dtype, {}, guard.donated};
-      for (const SymExpr& size : engine::callable_sizes(guards, last.appends, k))
+      for (const SymExpr& size : engine::callable_sizes(guards, last.in_place, k))
         info.sizes.push_back(engine::from_expr(size, nullptr));
       result.inputs.push_back(std::move(info));
     }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/stripes.h"
-#include "engine/append_call.h"
+#include "engine/in_place_call.h"
 #include "engine/background.h"
 #include "engine/context.h"
 #include "engine/cuda_context.h"
@@ -50,24 +50,33 @@ struct Engine::Impl {
   /// The plan that serves `inputs`: from the memo, or the slow path (guards, trace, compile, bind).
   /// Call inside a reader of plans.reclaimer().
   const engine::BoundPlan& plan_for(std::span<const Tensor> inputs);
-  /// Of a call with appends: for which there is room.
-  const engine::BoundPlan& plan_for(engine::AppendCall& call);
+  /// Of a call with outputs in inputs: for which there is room.
+  const engine::BoundPlan& plan_for(engine::InPlaceCall& call);
   /// The plan for inputs of the callable, which is not run.
   const engine::BoundPlan& plan_like(std::span<const Tensor> inputs);
   bool appends() const { return !options.append.empty(); }
-  /// @param owner  as of AppendCall
+  /// @param owner  as of InPlaceCall
   /// @throws OptionError where the options name no input, or one that is donated
-  engine::AppendCall append_call(std::span<const Tensor> inputs, std::vector<Tensor>* owner);
+  engine::InPlaceCall in_place_call(std::span<const Tensor> inputs, std::vector<Tensor>* owner);
   /// The callable's outputs: what `run` makes of a plan, its inputs and, where they are handed over, their owner gives those of the graph.
   template <typename F>
   std::vector<Tensor> run_by(std::span<const Tensor> inputs, std::vector<Tensor>* handed_over,
                              F&& run) {
-    if (!appends()) [[likely]]
-      return run(plan_for(inputs), inputs, handed_over);
-    engine::AppendCall call = append_call(inputs, handed_over);
+    if (!appends()) [[likely]] {
+      const engine::BoundPlan& plan = plan_for(inputs);
+      if (plan.executable->in_place.empty()) [[likely]]
+        return run(plan, inputs, handed_over);
+    }
+    engine::InPlaceCall call = in_place_call(inputs, handed_over);
     const engine::BoundPlan& plan = plan_for(call);
-    return call.results(plan, run(plan, std::span<const Tensor>(call.inputs()),
-                                  handed_over == nullptr ? nullptr : &call.inputs()));
+    call.own_updated(plan);
+    std::vector<Tensor> places = call.places(plan);
+    std::vector<Tensor> outputs = run(plan, std::span<const Tensor>(call.inputs()),
+                                      handed_over == nullptr ? nullptr : &call.inputs());
+    if (handed_over != nullptr)
+      for (const engine::Update& update : plan.executable->in_place.updates)
+        call.inputs()[update.input] = {};
+    return engine::InPlaceCall::joined(std::move(places), std::move(outputs));
   }
   /// Runs the plan by `run`, which takes a context that is ready and gives the first status word that is
   /// not 0, else 0.
@@ -130,8 +139,8 @@ struct Engine::Impl {
   /// Engine::run_into() of a plan.
   void run_plan_into(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
                      std::span<Tensor> outputs);
-  /// Engine::run_into() where the options name inputs to append to.
-  void run_appending_into(std::span<const Tensor> inputs, std::span<Tensor> outputs);
+  /// Engine::run_into() where outputs lie in inputs.
+  void run_in_place_into(std::span<const Tensor> inputs, std::span<Tensor> outputs);
   /// @param outputs  of the caller: some lie where donated inputs do, and are not to be written before the end
   void run_aside(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
                  std::span<Tensor> outputs, std::span<const std::size_t> aside);
@@ -221,7 +230,7 @@ struct Engine::Impl {
   void find_appended(std::size_t count);
   std::vector<std::size_t> named_to_append(std::size_t count);
   /// Notes what an executable appends to, for calls and in the signature. Under `mutex`.
-  void note_appends(const engine::AppendedGraph& appends);
+  void note_appends(const engine::OutputsInPlace& appends);
   static constexpr std::size_t kRecompilesTold = 64;
   std::deque<std::string> recompiles;  ///< the last kRecompilesTold
   std::uint64_t traces = 0;

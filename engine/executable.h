@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/append_graph.h"
+#include "engine/outputs_in_place.h"
 #include "engine/bound.h"
 #include "engine/guards.h"
 #include "engine/unit.h"
@@ -27,7 +27,7 @@ struct BoundPlan : BoundSteps {
   std::vector<std::int64_t> words;  ///< the packed descriptors it serves
   std::uint64_t hash = 0;
   std::vector<Sizes> output_sizes;  ///< kUnknownSize where only the run tells
-  std::vector<std::int64_t> appended;  ///< Append::length of each in Executable::appends
+  std::vector<std::int64_t> appended;  ///< Append::length of each in Executable::in_place
   std::int64_t arena_bytes = 0;
   std::int64_t scratch_stride = 0;
   /// Counted when EngineOptions::specialise_after asks for it.
@@ -70,7 +70,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
   /// The tensors that parameters of traced() stand for, before updates.
   std::map<ir::Value, Tensor> originals;
   base::SymbolValues hints;  ///< the sizes of its trace
-  AppendedGraph appends;           ///< set before the first bind()
+  OutputsInPlace in_place;           ///< set before the first bind()
   bool is_exact = false;     ///< for just one combination of sizes, beside a general one
   /// Whether another with newer parameters has taken its place.
   mutable std::atomic<bool> superseded{false};

@@ -80,7 +80,7 @@ void Engine::Impl::specialise(const Executable& general, std::span<const ir::Ass
   made->prototype = general.prototype;
   made->originals = general.originals;
   made->hints = sizes;
-  made->appends = general.appends;
+  made->in_place = general.in_place;
   made->is_exact = true;
   std::unique_ptr<BoundPlan> plan = made->bind(sizes, executor.threads());
   plan->words = words;

@@ -65,7 +65,7 @@ std::shared_ptr<engine::Executable> Engine::Impl::updated(const engine::Executab
   made->prototype = old.prototype;
   made->originals = std::move(now);
   made->hints = old.hints;
-  made->appends = old.appends;
+  made->in_place = old.in_place;
   made->is_exact = old.is_exact;
   return made;
 }

@@ -290,6 +290,61 @@ TEST(Donate, ReturnedUpdatesDoNotLieInIt) {
   EXPECT_THAT(x.to_doubles(), ElementsAre(1, 2));
 }
 
+// Handed over, its memory is the output's, of which the update alone is written: a cache goes from call to call where it lies.
+TEST(Donate, ReturnedUpdatesOfWhatIsHandedOverLieInIt) {
+  const auto step = [](const hd::Tensor& cache, const hd::Tensor& v, const hd::Tensor& at) {
+    const hd::Tensor now = put(cache, v, at);
+    return std::vector{hd::sum(now, {0}), now};
+  };
+  hd::Engine engine(step, plain({"input0"}));
+  const auto at = [](std::int64_t k) { return hd::Tensor::of<std::int64_t>(std::array{k}, {1}); };
+  std::vector<float> callers{1, 2, 3, 4};
+  hd::Tensor cache = hd::Tensor::wrap(callers.data(), hd::f32, {4});
+  const void* place = nullptr;
+  for (std::int64_t k = 0; k < 4; ++k) {
+    std::vector<hd::Tensor> inputs{std::move(cache), floats({10}), at(k)};
+    auto outputs = engine.run(std::move(inputs));
+    EXPECT_FALSE(inputs[0].defined());
+    EXPECT_EQ(outputs[0].item(), 10 * (k + 1) + 10 - (k + 1) * (k + 2) / 2);
+    cache = std::move(outputs[1]);
+    EXPECT_TRUE(k == 0 || std::as_const(cache).data() == place);
+    place = std::as_const(cache).data();
+  }
+  EXPECT_THAT(cache.to_doubles(), Each(10));
+  EXPECT_THAT(callers, ElementsAre(1, 2, 3, 4)) << "the caller's own memory";
+  // Somebody else has a handle.
+  const hd::Tensor kept = cache;
+  std::vector<hd::Tensor> inputs{std::move(cache), floats({5}), at(0)};
+  EXPECT_THAT(engine.run(std::move(inputs))[1].to_doubles(), ElementsAre(5, 10, 10, 10));
+  EXPECT_THAT(kept.to_doubles(), Each(10));
+  EXPECT_EQ(engine.stats().in_place, 1u);
+  EXPECT_TRUE(engine.signature().inputs[0].donated);
+}
+
+TEST(Donate, RunIntoWhatIsUpdated) {
+  const auto step = [](const hd::Tensor& cache, const hd::Tensor& v, const hd::Tensor& at) {
+    const hd::Tensor now = put(cache, v, at);
+    return std::vector{now, now * 2.0f};
+  };
+  hd::Engine engine(step, plain({"input0"}));
+  const hd::Tensor v = floats({10}), at = hd::Tensor::of<std::int64_t>({1}, {1});
+  hd::Tensor cache = floats({1, 2, 3}), twice = floats({0, 0, 0}), other = floats({0, 0, 0});
+  std::vector<hd::Tensor> outputs{cache, twice};
+  engine.run_into(std::array{cache, v, at}, outputs);
+  EXPECT_THAT(cache.to_doubles(), ElementsAre(1, 10, 3));
+  EXPECT_THAT(twice.to_doubles(), ElementsAre(2, 20, 6));
+  EXPECT_EQ(engine.stats().copied_outputs, 0u);
+  outputs = {other, cache};  // another output where the update would lie
+  engine.run_into(std::array{cache, v, at}, outputs);
+  EXPECT_THAT(other.to_doubles(), ElementsAre(1, 10, 3));
+  EXPECT_THAT(cache.to_doubles(), ElementsAre(2, 20, 6));
+  outputs = {{}, twice};
+  engine.run_into(std::array{cache, v, at}, outputs);
+  EXPECT_THAT(outputs[0].to_doubles(), ElementsAre(2, 10, 6));
+  outputs = {cache, cache};
+  EXPECT_THROW(engine.run_into(std::array{cache, v, at}, outputs), hd::AliasingError);
+}
+
 // Assigned to and donated: nobody reads the new elements, so they are not written back.
 TEST(Donate, WhatIsAssignedToItIsNotWrittenBack) {
   hd::Engine traced(

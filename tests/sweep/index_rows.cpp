@@ -56,16 +56,13 @@ void add_scatter_rows(std::vector<OpRow>& rows) {
                                    {{"reduction", reduction}}};
                     }});
   }
-  for (const std::int64_t in_place : {0, 1})
-    rows.push_back({"slice_scatter", in_place != 0 ? "in_place" : "", all_dtypes(),
-                    [in_place](DType t, Extent e) {
-                      ir::Attrs attrs{{"axis", std::int64_t{1}}, {"start", ir::SymExpr(2 * e.factor)}};
-                      if (in_place != 0) attrs["in_place"] = std::vector<std::int64_t>{0};
-                      return OneOp{"slice_scatter",
-                                   {noise(t, {e.first(3), 9 * e.factor, e.last(4)}),
-                                    noise(t, {e.first(3), 5 * e.factor, e.last(4)}, 2)},
-                                   attrs};
-                    }});
+  rows.push_back({"slice_scatter", "", all_dtypes(), [](DType t, Extent e) {
+                    return OneOp{
+                        "slice_scatter",
+                        {noise(t, {e.first(3), 9 * e.factor, e.last(4)}),
+                         noise(t, {e.first(3), 5 * e.factor, e.last(4)}, 2)},
+                        {{"axis", std::int64_t{1}}, {"start", ir::SymExpr(2 * e.factor)}}};
+                  }});
   for (const bool accumulate : {false, true})
     rows.push_back({"index_put", accumulate ? "add" : "", accumulate ? numbers() : all_dtypes(),
                     [accumulate](DType t, Extent e) {

@@ -1,8 +1,9 @@
-#include "engine/append_graph.h"
+#include "engine/outputs_in_place.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "ir/op.h"
@@ -34,42 +35,52 @@ std::size_t axis_of(const Node& concat) {
   return static_cast<std::size_t>(axis < 0 ? axis + concat.output().rank() : axis);
 }
 
-class AppendingGraph {
+class GraphInPlace {
  public:
-  AppendingGraph(const ir::Graph& graph, base::SymbolValues& hints, Guards& guards,
-                 AppendedGraph& appends)
+  GraphInPlace(const ir::Graph& graph, base::SymbolValues& hints, Guards& guards,
+                 OutputsInPlace& places)
       : graph_(graph),
         hints_(hints),
         guards_(guards),
-        appends_(appends),
+        all_(places),
         first_room_(graph.next_size_symbol()),
         next_(first_room_),
         env_(std::make_shared<ir::ShapeEnv>()),
         builder_(graph.name(), env_) {
     env_->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
     env_->next_unbacked_ = graph.next_unbacked_symbol();
-    appends_.outputs = graph.outputs().size();
-    for (std::size_t n = 0; n < appends_.inputs.size(); ++n) find_append(n);
+    all_.outputs = graph.outputs().size();
+    for (std::size_t n = 0; n < all_.inputs.size(); ++n) find_append(n);
+    for (std::size_t k = 0; k < guards_.inputs.size(); ++k)
+      if (guards_.inputs[k].donated) find_update(k);
   }
 
+  bool empty() const { return all_.inputs.empty() && all_.updates.empty(); }
+
   ir::Graph make() {
-    take_rooms();
+    take_memory();
     for (const NodePtr& node : graph_.nodes())
       if (!values_.contains(node->value())) visit(node);
     for (std::size_t k = 0; k < graph_.outputs().size(); ++k)
-      if (!is_appended(graph_.outputs()[k]))
+      if (!is_in_place(graph_.outputs()[k]))
         builder_.output(map(graph_.outputs()[k]), graph_.output_label(k));
     for (const ir::Graph::WriteBack& write : graph_.write_backs())
       builder_.write_back(map(write.target), map(write.source));
-    for (const auto& [room, updated] : updates_) builder_.write_back(room, updated);
+    for (const auto& [memory, updated] : written_) builder_.write_back(memory, updated);
+    for (const Update& update : all_.updates)
+      builder_.write_back(map(graph_.inputs()[update.input]),
+                          map(graph_.outputs()[update.outputs[0]]));
     keep_other_assumptions();
     return builder_.finish();
   }
 
  private:
-  Value argument(std::size_t named) const { return graph_.inputs()[appends_.inputs[named]]; }
+  Value argument(std::size_t named) const { return graph_.inputs()[all_.inputs[named]]; }
   Value map(Value value) const { return value ? values_.at(value) : value; }
   bool is_appended(const Value& value) const { return places_.contains(value.node); }
+  bool is_in_place(const Value& output) const {
+    return is_appended(output) || updated_.contains(output);
+  }
 
   /// Whether the callable writes to the argument, or somebody else may.
   bool is_written(const Value& input) const {
@@ -97,13 +108,38 @@ class AppendingGraph {
     Append append{named, axis, first->meta().sizes[axis], {}};
     for (std::size_t k = 0; k < outputs.size(); ++k)
       if (outputs[k] == *first) append.outputs.push_back(k);
-    places_[first->node] = appends_.list.size();
-    appends_.list.push_back(std::move(append));
+    places_[first->node] = all_.appends.size();
+    all_.appends.push_back(std::move(append));
+  }
+
+  /// A donated argument that one output alone reads, and is with a part of it overwritten.
+  void find_update(std::size_t k) {
+    const Value input = graph_.inputs()[k];
+    if (!guards_.inputs[k].row_major) return;
+    const Node* reader = nullptr;
+    for (const NodePtr& node : graph_.nodes()) {
+      const auto reads = std::ranges::count(node->inputs(), input);
+      if (reads == 0) continue;
+      if (reads > 1 || reader != nullptr) return;
+      reader = node.get();
+    }
+    if (reader == nullptr || std::ranges::count(graph_.outputs(), input) != 0) return;
+    const auto pair = std::ranges::find_if(reader->op().in_place, [&](const ir::InPlace& each) {
+      return reader->input(each.operand) == input;
+    });
+    if (pair == reader->op().in_place.end()) return;
+    const Value result = reader->value(pair->output);
+    Update update{k, {}};
+    for (std::size_t o = 0; o < graph_.outputs().size(); ++o)
+      if (graph_.outputs()[o] == result) update.outputs.push_back(o);
+    if (update.outputs.empty()) return;
+    updated_.insert(result);
+    all_.updates.push_back(std::move(update));
   }
 
   const Append* append_to(std::size_t named) const {
-    const auto found = std::ranges::find(appends_.list, named, &Append::named);
-    return found == appends_.list.end() ? nullptr : &*found;
+    const auto found = std::ranges::find(all_.appends, named, &Append::named);
+    return found == all_.appends.end() ? nullptr : &*found;
   }
 
   /// Sizes of the memory that `past` lies in: another one along the axis, or wherever it may be.
@@ -119,15 +155,21 @@ class AppendingGraph {
   }
 
   /// The new arguments, in the places of the old ones and behind the last one.
-  void take_rooms() {
+  void take_memory() {
     builder_.adopt(graph_);
     std::vector<Value> order(builder_.inputs().begin(), builder_.inputs().end());
     const auto first_parameter = std::ranges::find_if(
         order, [](const Value& input) { return input.node->op_name() == "param"; });
     std::vector<Value> given, behind(first_parameter, order.end());
     order.erase(first_parameter, order.end());
-    for (std::size_t n = 0; n < appends_.inputs.size(); ++n) {
-      const std::size_t k = appends_.inputs[n];
+    for (const Update& update : all_.updates) {
+      const Value input = order[update.input];
+      builder_.drop_inputs({&input, 1});
+      order[update.input] = values_[input] = builder_.input(
+          input.meta(), input.node->name(), graph_.input_label(update.input));
+    }
+    for (std::size_t n = 0; n < all_.inputs.size(); ++n) {
+      const std::size_t k = all_.inputs[n];
       const Value past = order[k];
       const std::string label = graph_.input_label(k);
       builder_.drop_inputs({&past, 1});
@@ -169,7 +211,7 @@ class AppendingGraph {
   }
 
   void append(const Node& concat, std::vector<Value> after) {
-    const auto axis = static_cast<std::int64_t>(appends_.list[places_.at(&concat)].axis);
+    const auto axis = static_cast<std::int64_t>(all_.appends[places_.at(&concat)].axis);
     const Value past = values_.at(concat.input(0));
     const Value room = past.node->input(0);
     builder_.context = {concat.annotations(), std::move(after), concat.location(), {}, {}};
@@ -185,7 +227,7 @@ class AppendingGraph {
     builder_.context.name = concat.name();
     values_[concat.value()] = beginning_of(updated, concat.output().sizes);
     builder_.context = {};
-    updates_.emplace_back(room, updated);
+    written_.emplace_back(room, updated);
   }
 
   /// What was found to be needed of sizes but those of the new memory guards the graph.
@@ -204,30 +246,34 @@ class AppendingGraph {
   const ir::Graph& graph_;
   base::SymbolValues& hints_;
   Guards& guards_;
-  AppendedGraph& appends_;
+  OutputsInPlace& all_;
   const std::uint32_t first_room_;
   std::uint32_t next_;
   std::shared_ptr<ir::ShapeEnv> env_;
   ir::GraphBuilder builder_;
   std::unordered_map<const Node*, std::size_t> places_;  ///< in the list, of concatenations
   std::unordered_map<Value, Value, Value::Hash> values_;
-  std::vector<std::pair<Value, Value>> updates_;  ///< memory, and what it holds in the end
+  std::unordered_set<Value, Value::Hash> updated_;  ///< results
+  std::vector<std::pair<Value, Value>> written_;  ///< memory that is appended to, and what it holds in the end
 };
 
 }  // namespace
 
-ir::Graph append_in_place(const ir::Graph& graph, base::SymbolValues& hints, Guards& guards,
-                          AppendedGraph& appends) {
-  ir::Graph result = AppendingGraph(graph, hints, guards, appends).make();
+ir::Graph put_outputs_in_place(const ir::Graph& graph, base::SymbolValues& hints, Guards& guards,
+                               OutputsInPlace& places) {
+  GraphInPlace in_place(graph, hints, guards, places);
+  if (in_place.empty()) return graph;
+  ir::Graph result = in_place.make();
   guards.note_writes(result);
   return result;
 }
 
-ir::Dims callable_sizes(std::span<const InputGuard> guards, const AppendedGraph& appends, std::size_t k) {
-  const auto named = std::ranges::find(appends.inputs, k);
-  if (named == appends.inputs.end()) return guards[k].sizes;
-  const std::size_t first = guards.size() - appends.inputs.size();
-  ir::Dims sizes = guards[first + static_cast<std::size_t>(named - appends.inputs.begin())].sizes;
+ir::Dims callable_sizes(std::span<const InputGuard> guards, const OutputsInPlace& places,
+                        std::size_t k) {
+  const auto named = std::ranges::find(places.inputs, k);
+  if (named == places.inputs.end()) return guards[k].sizes;
+  const std::size_t first = guards.size() - places.inputs.size();
+  ir::Dims sizes = guards[first + static_cast<std::size_t>(named - places.inputs.begin())].sizes;
   sizes.pop_back();
   return sizes;
 }

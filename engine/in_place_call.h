@@ -1,4 +1,4 @@
-// A call of an engine whose options name inputs to append to (EngineOptions::append).
+// A call with outputs that lie where inputs do (engine/outputs_in_place.h).
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,29 @@ struct RoomOptions {
   std::int64_t at_least = 0;       ///< along the axis
 };
 
-/// The inputs as graphs with appends take them, and the outputs as the callable gives them.
-class AppendCall {
+/// The inputs as such graphs take them, and the outputs as the callable gives them.
+class InPlaceCall {
  public:
   /// @param inputs  of the callable
   /// @param owner  not null: of `inputs`, whose handles are the call's until it ends; it then gets back those that are left
   /// @param named  which of them the options name, in ascending order
-  AppendCall(std::span<const Tensor> inputs, std::vector<Tensor>* owner,
+  InPlaceCall(std::span<const Tensor> inputs, std::vector<Tensor>* owner,
              std::span<const std::size_t> named, const AppendAxes& axes, RoomOptions options);
-  ~AppendCall();
-  AppendCall(const AppendCall&) = delete;
-  AppendCall& operator=(const AppendCall&) = delete;
+  ~InPlaceCall();
+  InPlaceCall(const InPlaceCall&) = delete;
+  InPlaceCall& operator=(const InPlaceCall&) = delete;
 
   /// Of the graph: the memory of named inputs, and behind the callable's inputs the sizes of what is there.
   std::vector<Tensor>& inputs() { return inputs_; }
   /// Takes the room that `plan` appends to. @return false: there was none, and inputs() lie elsewhere now, where there is
   /// @throws OutOfMemory
   bool take_room(const BoundPlan& plan);
-  /// What `plan` appends to by number `k` of its appends, with what it appends.
-  Tensor appended(const BoundPlan& plan, std::size_t k) const;
-  /// The graph's outputs, and what was appended to, as the callable has them.
-  std::vector<Tensor> results(const BoundPlan& plan, std::vector<Tensor> outputs);
+  /// Puts what `plan` updates into memory that nobody else has.
+  void own_updated(const BoundPlan& plan);
+  /// The callable's outputs that lie in inputs; the others are empty handles.
+  std::vector<Tensor> places(const BoundPlan& plan) const;
+  /// Both, as the callable has them.
+  static std::vector<Tensor> joined(std::vector<Tensor> places, std::vector<Tensor> outputs);
 
   std::uint64_t copies() const { return copies_; }
   std::uint64_t copied_bytes() const { return copied_bytes_; }

@@ -1,8 +1,9 @@
-#include "engine/append_call.h"
+#include "engine/in_place_call.h"
 
 #include <algorithm>
 #include <utility>
 
+#include "engine/donated_memory.h"
 #include "engine/tensor_impl.h"
 #include "heddle/error.h"
 
@@ -28,7 +29,7 @@ std::int64_t capacity_for(std::int64_t length, std::int64_t at_least) {
 
 }  // namespace
 
-AppendCall::AppendCall(std::span<const Tensor> inputs, std::vector<Tensor>* owner,
+InPlaceCall::InPlaceCall(std::span<const Tensor> inputs, std::vector<Tensor>* owner,
                        std::span<const std::size_t> named, const AppendAxes& axes,
                        RoomOptions options)
     : options_(options), owner_(owner) {
@@ -38,7 +39,7 @@ AppendCall::AppendCall(std::span<const Tensor> inputs, std::vector<Tensor>* owne
   if (owner_ != nullptr) owner_->assign(owner_->size(), {});
 }
 
-void AppendCall::add(std::size_t input, std::optional<std::size_t> axis) {
+void InPlaceCall::add(std::size_t input, std::optional<std::size_t> axis) {
   Named& named = named_.emplace_back(Named{input, inputs_[input], nullptr});
   const std::shared_ptr<Tensor::Impl>& given = named.given.impl();
   if (given == nullptr || given->trace != nullptr) {  // refused when the plan is looked for
@@ -54,14 +55,14 @@ void AppendCall::add(std::size_t input, std::optional<std::size_t> axis) {
   }
 }
 
-AppendCall::~AppendCall() {
+InPlaceCall::~InPlaceCall() {
   for (Named& named : named_) inputs_[named.input] = std::move(named.given);
   if (owner_ != nullptr)
     std::move(inputs_.begin(), inputs_.begin() + static_cast<std::ptrdiff_t>(owner_->size()),
               owner_->begin());
 }
 
-void AppendCall::move_to_room(Named& named, std::size_t axis, std::int64_t length) {
+void InPlaceCall::move_to_room(Named& named, std::size_t axis, std::int64_t length) {
   const Tensor::Impl& given = *named.given.impl();
   const auto make = [&](std::int64_t capacity) {
     return Room::make(options_.runtime, given.dtype, given.sizes, axis, capacity);
@@ -79,9 +80,9 @@ void AppendCall::move_to_room(Named& named, std::size_t axis, std::int64_t lengt
   inputs_[named.input] = named.room->whole();
 }
 
-bool AppendCall::take_room(const BoundPlan& plan) {
+bool InPlaceCall::take_room(const BoundPlan& plan) {
   bool all = true;
-  const std::vector<Append>& appends = plan.executable->appends.list;
+  const std::vector<Append>& appends = plan.executable->in_place.appends;
   for (std::size_t k = 0; k < appends.size(); ++k) {
     Named& named = named_[appends[k].named];
     const std::int64_t from = named.given.impl()->sizes[appends[k].axis];
@@ -98,21 +99,39 @@ bool AppendCall::take_room(const BoundPlan& plan) {
   return all;
 }
 
-Tensor AppendCall::appended(const BoundPlan& plan, std::size_t k) const {
-  return tensor_of(named_[plan.executable->appends.list[k].named].taken);
+void InPlaceCall::own_updated(const BoundPlan& plan) {
+  for (const Update& update : plan.executable->in_place.updates) {
+    Tensor& input = inputs_[update.input];
+    const bool is_there = options_.runtime == nullptr || input.device().is_cuda();
+    if (!is_there) {
+      input = copy_to_device(input, *options_.runtime);
+    } else if (!is_sole_owner(input)) {
+      Tensor copy = options_.runtime == nullptr
+                        ? make_tensor(input.dtype(), input.impl()->sizes)
+                        : make_device_tensor(*options_.runtime, input.dtype(), input.impl()->sizes);
+      copy_elements(input, copy);
+      input = std::move(copy);
+    }
+  }
 }
 
-std::vector<Tensor> AppendCall::results(const BoundPlan& plan, std::vector<Tensor> outputs) {
-  const AppendedGraph& appends = plan.executable->appends;
-  std::vector<Tensor> all(appends.outputs);
-  for (std::size_t k = 0; k < appends.list.size(); ++k) {
-    const Tensor result = appended(plan, k);
-    for (const std::size_t output : appends.list[k].outputs) all[output] = result;
+std::vector<Tensor> InPlaceCall::places(const BoundPlan& plan) const {
+  const OutputsInPlace& in_place = plan.executable->in_place;
+  std::vector<Tensor> all(in_place.outputs);
+  for (const Append& append : in_place.appends) {
+    const Tensor result = tensor_of(named_[append.named].taken);
+    for (const std::size_t output : append.outputs) all[output] = result;
   }
-  auto next = outputs.begin();
-  for (Tensor& result : all)
-    if (!result.defined()) result = std::move(*next++);
+  for (const Update& update : in_place.updates)
+    for (const std::size_t output : update.outputs) all[output] = inputs_[update.input];
   return all;
+}
+
+std::vector<Tensor> InPlaceCall::joined(std::vector<Tensor> places, std::vector<Tensor> outputs) {
+  auto next = outputs.begin();
+  for (Tensor& place : places)
+    if (!place.defined()) place = std::move(*next++);
+  return places;
 }
 
 std::vector<Tensor> callable_inputs(std::span<const Tensor> inputs,

@@ -1,4 +1,4 @@
-// Engines whose options name inputs to append to.
+// Calls with outputs that lie where inputs do.
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -43,20 +43,20 @@ std::vector<std::size_t> Engine::Impl::named_to_append(std::size_t count) {
   return appended->named;
 }
 
-void Engine::Impl::note_appends(const engine::AppendedGraph& appends) {
-  if (!appended || appended->named != appends.inputs) return;
-  for (const engine::Append& append : appends.list) {
+void Engine::Impl::note_appends(const engine::OutputsInPlace& in_place) {
+  if (!appended || appended->named != in_place.inputs) return;
+  for (const engine::Append& append : in_place.appends) {
     appended->axes[append.named] = append.axis;
     for (const std::size_t output : append.outputs)
-      known.outputs[output].appends_to = engine::input_name(known, appends.inputs[append.named]);
+      known.outputs[output].appends_to = engine::input_name(known, in_place.inputs[append.named]);
   }
 }
 
-engine::AppendCall Engine::Impl::append_call(std::span<const Tensor> inputs,
+engine::InPlaceCall Engine::Impl::in_place_call(std::span<const Tensor> inputs,
                                              std::vector<Tensor>* owner) {
   std::vector<std::size_t> named;
   engine::AppendAxes axes;
-  {
+  if (appends()) {
     const std::scoped_lock lock(mutex);
     find_appended(inputs.size());
     named = appended->named;
@@ -66,7 +66,7 @@ engine::AppendCall Engine::Impl::append_call(std::span<const Tensor> inputs,
           {cuda == nullptr ? nullptr : &cuda->runtime(), options.append_room}};
 }
 
-const BoundPlan& Engine::Impl::plan_for(engine::AppendCall& call) {
+const BoundPlan& Engine::Impl::plan_for(engine::InPlaceCall& call) {
   // The memory that a plan needs may make it another plan's call, of an executable that appends elsewhere at the worst.
   constexpr int kMostRounds = 8;
   for (int round = 0; round < kMostRounds; ++round) {
@@ -82,48 +82,63 @@ const BoundPlan& Engine::Impl::plan_for(engine::AppendCall& call) {
 
 const BoundPlan& Engine::Impl::plan_like(std::span<const Tensor> inputs) {
   if (!appends()) return plan_for(inputs);
-  engine::AppendCall call = append_call(inputs, nullptr);
+  engine::InPlaceCall call = in_place_call(inputs, nullptr);
   return plan_for(std::span<const Tensor>(call.inputs()));
 }
 
 namespace {
 
-/// That outputs[k] may get a copy of `result` in the end.
-void check_copied(const Tensor& result, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                  std::size_t k) {
-  const auto is_donated = [](std::size_t) { return false; };
-  engine::check_output(result.dtype(), result.impl()->sizes, result.device(), inputs, outputs, k,
-                       is_donated);
-  const engine::MemoryRange own = engine::extent_of(*outputs[k].impl());
+/// That outputs[k] may be `place`, or get a copy of it in the end.
+/// @param own  the input that it may lie exactly in; kNoInput: none
+/// @return whether it is that input
+bool check_placed(const Tensor& place, std::size_t own, std::span<const Tensor> inputs,
+                  std::span<const Tensor> outputs, std::size_t k) {
+  const std::size_t found =
+      engine::check_output(place.dtype(), place.impl()->sizes, place.device(), inputs, outputs, k,
+                           [&](std::size_t input) { return input == own; });
+  const engine::MemoryRange range = engine::extent_of(*outputs[k].impl());
   for (std::size_t other = k + 1; other < outputs.size(); ++other)
-    if (outputs[other].defined() && engine::overlap(own, engine::extent_of(*outputs[other].impl())))
+    if (outputs[other].defined() && engine::overlap(range, engine::extent_of(*outputs[other].impl())))
       engine::refuse_overlap(other, "output", k);
+  return found != engine::kNoInput;
 }
 
 }  // namespace
 
-void Engine::Impl::run_appending_into(std::span<const Tensor> inputs, std::span<Tensor> outputs) {
-  engine::AppendCall call = append_call(inputs, nullptr);
+void Engine::Impl::run_in_place_into(std::span<const Tensor> inputs, std::span<Tensor> outputs) {
+  engine::InPlaceCall call = in_place_call(inputs, nullptr);
   const BoundPlan& plan = plan_for(call);
-  const engine::AppendedGraph& all = plan.executable->appends;
-  engine::check_output_count(all.outputs, outputs.size());
-  std::vector<bool> is_appended(outputs.size(), false);
-  for (std::size_t k = 0; k < all.list.size(); ++k)
-    for (const std::size_t output : all.list[k].outputs) {
-      is_appended[output] = true;
-      if (outputs[output].defined()) check_copied(call.appended(plan, k), inputs, outputs, output);
-    }
+  const engine::OutputsInPlace& in_place = plan.executable->in_place;
+  engine::check_output_count(in_place.outputs, outputs.size());
+  // What the caller wants elsewhere in an input that is updated would come to lie over it.
+  std::vector<std::size_t> own(outputs.size(), engine::kNoInput);
+  for (const engine::Update& update : in_place.updates) {
+    for (const std::size_t output : update.outputs) own[output] = update.input;
+    const auto range = engine::extent_of(*inputs[update.input].impl());
+    const auto lies_there = [&](const Tensor& output) {
+      return output.defined() && own[static_cast<std::size_t>(&output - outputs.data())] != update.input &&
+             engine::overlap(range, engine::extent_of(*output.impl()));
+    };
+    if (std::ranges::any_of(outputs, lies_there))
+      call.inputs()[update.input] = inputs[update.input].clone();
+  }
+  std::vector<Tensor> places = call.places(plan);
   std::vector<Tensor> others;
-  for (std::size_t k = 0; k < outputs.size(); ++k)
-    if (!is_appended[k]) others.push_back(outputs[k]);
-  run_plan_into(plan, call.inputs(), others);
-  std::vector<Tensor> results = call.results(plan, std::move(others));
+  std::vector<bool> copies(outputs.size(), false);
   for (std::size_t k = 0; k < outputs.size(); ++k) {
-    if (!outputs[k].defined()) {
-      outputs[k] = std::move(results[k]);
-    } else if (is_appended[k]) {
-      engine::copy_elements(results[k].clone(), outputs[k]);
+    if (!places[k].defined())
+      others.push_back(outputs[k]);
+    else if (outputs[k].defined())
+      copies[k] = !check_placed(places[k], own[k], inputs, outputs, k) ||
+                  places[k].impl() != inputs[own[k]].impl();
+  }
+  run_plan_into(plan, call.inputs(), others);
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    if (copies[k]) {
+      engine::copy_elements(places[k].is_row_major() ? places[k] : places[k].clone(), outputs[k]);
       copied_outputs.fetch_add(1, std::memory_order_relaxed);
+    } else if (!outputs[k].defined()) {
+      outputs[k] = places[k];
     }
   }
 }
