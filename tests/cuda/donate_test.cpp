@@ -46,6 +46,37 @@ TEST(CudaDonate, UpdatesOverwriteItWhenItsReadersAreDone) {
   }
 }
 
+// A cache of a fixed length goes from call to call where it lies; one of the host's is brought to the device.
+TEST(CudaDonate, ReturnedUpdatesOfWhatIsHandedOverLieInIt) {
+  const auto step = [](const Tensor& cache, const Tensor& v, const Tensor& at) {
+    const Tensor now = put(cache, v, at);
+    return std::vector{sum(cumsum(now, 0), {0}), now};
+  };
+  for (const bool graphs : {false, true}) {
+    Engine engine(step, donating({"input0"}, graphs));
+    Engine reference(step, {.device = Device::reference()});
+    for (unsigned long seed = 0; seed < 4; ++seed) {
+      interleave(seed);
+      Tensor cache = counted(f32, {40}), want_cache = counted(f32, {40});
+      const void* place = nullptr;
+      for (std::int64_t k = 0; k < 6; ++k) {
+        const Tensor v = Tensor::of<float>({10}, {1}), at = Tensor::of<std::int64_t>({k}, {1});
+        const std::vector<Tensor> want = reference.run({want_cache, v, at});
+        std::vector<Tensor> inputs{std::move(cache), v, at};
+        std::vector<Tensor> got = engine.run(std::move(inputs));
+        EXPECT_FALSE(inputs[0].defined());
+        expect_near(got[0], want[0], 1e-4);
+        expect_near(got[1], want[1], 1e-4);
+        cache = std::move(got[1]), want_cache = want[1];
+        EXPECT_TRUE(k == 0 || std::as_const(cache).data() == place);
+        place = std::as_const(cache).data();
+      }
+    }
+    interleave(0);
+    EXPECT_EQ(engine.stats().in_place, 1u);
+  }
+}
+
 TEST(CudaDonate, RunIntoTheSameMemory) {
   Engine engine([](const Tensor& x) { return x * 2.0f + 1.0f; }, donating({"input0"}));
   for (const bool device : {true, false}) {

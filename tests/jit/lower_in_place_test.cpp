@@ -83,5 +83,20 @@ TEST(LowerInPlace, SlicesAndElementsAlongAnAxisToo) {
   expect_right(graph, arguments);
 }
 
+TEST(LowerInPlace, WindowsAlongEachAxis) {
+  for (const char* axis : {"0", "1", "2"})
+    for (const char* type : {"f32", "f16", "i64", "u8", "bool"}) {
+      const std::string of = std::string(type) + "[3, 3, s0]";
+      const std::string part = std::string(type) + (axis[0] == '0'   ? "[2, 3, s0]"
+                                                    : axis[0] == '1' ? "[3, 2, s0]"
+                                                                     : "[3, 3, 1]");
+      const ir::Graph graph = ir::parse("graph @main(%x: " + of + ", %v: " + part +
+                                        ") {\n  %t = permute(%x) {perm = [1, 0, 2]}\n"
+                                        "  %c = clone(%t)\n  %u = slice_scatter(%c, %v) {axis = " +
+                                        axis + ", start = 1, in_place = [0]}\n  return %u\n}\n");
+      for (const std::int64_t size : {2, 5, 300}) expect_right(graph, random_arguments(graph, {size}));
+    }
+}
+
 }  // namespace
 }  // namespace heddle::test

@@ -57,6 +57,8 @@ using ControlDeps = std::map<std::string, std::set<std::string>>;
 /// nobody's business. Steps may overwrite it after its last reader, and an output may lie there: that of run_into()
 /// which the caller lets overlap exactly, or one of run(std::vector<Tensor>&&). An input that is given away overlaps
 /// no other input and no parameter, which each call checks, and what the callable assigns to it is not written back.
+/// An output that is such an input with a part of it overwritten, such as a cache of fixed length, is made by writing that part alone where it lies
+/// so.
 /// In IR text: `%x: donated f32[8]`.
 using Donations = std::set<std::string>;
 
