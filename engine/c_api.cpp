@@ -194,7 +194,7 @@ void info_of(const char* function, const std::vector<hd::ValueInfo>& values, std
            .is_text = last.value.is_text ? 1 : 0,
            .column_count = last.columns.size(),
            .columns = last.columns.data(),
-           .appends_to = last.value.appends_to.c_str()};
+           .lies_in = last.value.lies_in.c_str()};
 }
 
 template <typename F>

@@ -180,8 +180,7 @@ Engine::Impl::Match Engine::Impl::compile_for(std::span<const Tensor> inputs) {
     const std::scoped_lock lock(mutex);
     describe_outputs(traced);
   }
-  traced.graph =
-      engine::put_outputs_in_place(traced.graph, traced.hints, traced.guards, in_place);
+  traced.graph = engine::put_outputs_in_place(traced.graph, traced.hints, traced.guards, in_place);
   auto made = std::make_shared<Executable>(std::move(traced.graph), std::move(traced.guards),
                                            build_options(traced.hints));
   made->prototype = std::move(traced.prototype);
@@ -195,7 +194,7 @@ Engine::Impl::Match Engine::Impl::compile_for(std::span<const Tensor> inputs) {
     recompiles.push_back("guard failed: " + match.failed);
     if (recompiles.size() > kRecompilesTold) recompiles.pop_front();
   }
-  note_appends(made->in_place);
+  note_in_place(made->in_place);
   executables.insert(executables.begin(), made);
   ++compiles;
   for (const RegionInfo& region : made->regions()) {

@@ -137,8 +137,7 @@ void CudaRuntime::copy(void* to, const void* from, std::size_t bytes, device::Co
 void CudaRuntime::copy_rows(Rows<char> to, Rows<const char> from, std::size_t bytes,
                             std::size_t count, bool from_device) {
   if (bytes == 0) return;
-  const auto kind =
-      from_device ? device::CopyKind::DeviceToDevice : device::CopyKind::HostToDevice;
+  const auto kind = from_device ? device::CopyKind::DeviceToDevice : device::CopyKind::HostToDevice;
   const std::scoped_lock lock(mutex_);
   for (std::size_t row = 0; row < count; ++row)
     device_->copy(to.begin + row * to.pitch, from.begin + row * from.pitch, bytes, kind, *stream_);

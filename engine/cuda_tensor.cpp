@@ -52,10 +52,13 @@ Tensor copy_from_device(const Tensor& tensor) {
   from.device_bytes->uses.wait();
   if (!from.row_major) {
     const MemoryRange range = extent_of(from);
-    const Tensor all = make_tensor(DType::U8, {static_cast<std::int64_t>(range.second - range.first)});
-    from.device_bytes->runtime->copy_out(all.impl()->data(), from.data(), range.second - range.first);
+    const Tensor all =
+        make_tensor(DType::U8, {static_cast<std::int64_t>(range.second - range.first)});
+    from.device_bytes->runtime->copy_out(all.impl()->data(), from.data(),
+                                         range.second - range.first);
     return from_literal(
-        ir::Literal(from.dtype, from.sizes, from.strides, all.impl()->data(), all.impl()).contiguous());
+        ir::Literal(from.dtype, from.sizes, from.strides, all.impl()->data(), all.impl())
+            .contiguous());
   }
   Tensor result = make_tensor(from.dtype, from.sizes);
   from.device_bytes->runtime->copy_out(result.impl()->data(), from.data(),

@@ -242,11 +242,12 @@ std::vector<Tensor> Engine::Impl::run(std::span<const Tensor> inputs,
                                       std::shared_ptr<const void>* prototype) {
   if (options.device.kind() == Device::Kind::Reference) return run_reference(inputs, prototype);
   const engine::Reclaimer::Reader reader(plans.reclaimer());
-  return run_by(inputs, handed_over, [&](const BoundPlan& plan, std::span<const Tensor> given,
-                                         std::vector<Tensor>* owner) {
-    if (prototype != nullptr) *prototype = plan.executable->prototype;
-    return run_plan(plan, given, owner);
-  });
+  return run_by(
+      inputs, handed_over,
+      [&](const BoundPlan& plan, std::span<const Tensor> given, std::vector<Tensor>* owner) {
+        if (prototype != nullptr) *prototype = plan.executable->prototype;
+        return run_plan(plan, given, owner);
+      });
 }
 
 std::vector<Tensor> Engine::Impl::run_plan(const BoundPlan& plan, std::span<const Tensor> inputs,

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "base/stripes.h"
-#include "engine/in_place_call.h"
 #include "engine/background.h"
 #include "engine/context.h"
 #include "engine/cuda_context.h"
 #include "engine/descriptor.h"
 #include "engine/donated_memory.h"
 #include "engine/executable.h"
+#include "engine/in_place_call.h"
 #include "engine/parameters.h"
 #include "engine/pending_calls.h"
 #include "engine/plan_cache.h"
@@ -229,8 +229,8 @@ struct Engine::Impl {
   /// Makes `appended` that of `count` inputs. Under `mutex`.
   void find_appended(std::size_t count);
   std::vector<std::size_t> named_to_append(std::size_t count);
-  /// Notes what an executable appends to, for calls and in the signature. Under `mutex`.
-  void note_appends(const engine::OutputsInPlace& appends);
+  /// Notes which outputs of an executable lie in inputs, for calls and in the signature. Under `mutex`.
+  void note_in_place(const engine::OutputsInPlace& in_place);
   static constexpr std::size_t kRecompilesTold = 64;
   std::deque<std::string> recompiles;  ///< the last kRecompilesTold
   std::uint64_t traces = 0;

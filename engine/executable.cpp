@@ -146,7 +146,8 @@ std::unique_ptr<BoundPlan> Executable::bind(const SymbolValues& sizes, int threa
   const std::int64_t align = memory::kAlignment;
   plan->scratch_stride = (plan->scratch_bytes + align - 1) / align * align;
   plan->arena_bytes = plan->memory.peak_bytes + plan->scratch_stride * threads;
-  for (const Append& append : in_place.appends) plan->appended.push_back(append.length.evaluate(sizes));
+  for (const Append& append : in_place.appends)
+    plan->appended.push_back(append.length.evaluate(sizes));
   for (std::size_t k = 0; k < optimised_.outputs().size(); ++k) {
     Sizes& numbers = plan->output_sizes.emplace_back();
     for (const ir::SymExpr& dim : unit_->output_sizes(k))

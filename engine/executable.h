@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/outputs_in_place.h"
 #include "engine/bound.h"
 #include "engine/guards.h"
+#include "engine/outputs_in_place.h"
 #include "engine/unit.h"
 #include "heddle/engine.h"
 #include "ir/passes/pipeline.h"
@@ -26,7 +26,7 @@ struct BoundPlan : BoundSteps {
   std::uint64_t id = 0;             ///< unique in the process
   std::vector<std::int64_t> words;  ///< the packed descriptors it serves
   std::uint64_t hash = 0;
-  std::vector<Sizes> output_sizes;  ///< kUnknownSize where only the run tells
+  std::vector<Sizes> output_sizes;     ///< kUnknownSize where only the run tells
   std::vector<std::int64_t> appended;  ///< Append::length of each in Executable::in_place
   std::int64_t arena_bytes = 0;
   std::int64_t scratch_stride = 0;
@@ -70,7 +70,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
   /// The tensors that parameters of traced() stand for, before updates.
   std::map<ir::Value, Tensor> originals;
   base::SymbolValues hints;  ///< the sizes of its trace
-  OutputsInPlace in_place;           ///< set before the first bind()
+  OutputsInPlace in_place;   ///< set before the first bind()
   bool is_exact = false;     ///< for just one combination of sizes, beside a general one
   /// Whether another with newer parameters has taken its place.
   mutable std::atomic<bool> superseded{false};

@@ -30,8 +30,8 @@ std::int64_t capacity_for(std::int64_t length, std::int64_t at_least) {
 }  // namespace
 
 InPlaceCall::InPlaceCall(std::span<const Tensor> inputs, std::vector<Tensor>* owner,
-                       std::span<const std::size_t> named, const AppendAxes& axes,
-                       RoomOptions options)
+                         std::span<const std::size_t> named, const AppendAxes& axes,
+                         RoomOptions options)
     : options_(options), owner_(owner) {
   inputs_.reserve(inputs.size() + named.size());
   inputs_.assign(inputs.begin(), inputs.end());

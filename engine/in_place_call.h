@@ -29,7 +29,7 @@ class InPlaceCall {
   /// @param owner  not null: of `inputs`, whose handles are the call's until it ends; it then gets back those that are left
   /// @param named  which of them the options name, in ascending order
   InPlaceCall(std::span<const Tensor> inputs, std::vector<Tensor>* owner,
-             std::span<const std::size_t> named, const AppendAxes& axes, RoomOptions options);
+              std::span<const std::size_t> named, const AppendAxes& axes, RoomOptions options);
   ~InPlaceCall();
   InPlaceCall(const InPlaceCall&) = delete;
   InPlaceCall& operator=(const InPlaceCall&) = delete;

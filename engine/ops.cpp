@@ -281,6 +281,11 @@ Tensor slice(const Tensor& x, std::int64_t axis, SymInt start, SymInt limit, Sym
       where);
 }
 
+Tensor slice_scatter(const Tensor& x, const Tensor& update, std::int64_t axis, SymInt start,
+                     At where) {
+  return one("slice_scatter", {x, update}, {{"axis", axis}, {"start", std::move(start)}}, where);
+}
+
 Tensor unfold(const Tensor& x, std::int64_t axis, std::int64_t size, std::int64_t step, At where) {
   return one("unfold", {x}, {{"axis", axis}, {"size", size}, {"step", step}}, where);
 }

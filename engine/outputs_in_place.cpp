@@ -38,7 +38,7 @@ std::size_t axis_of(const Node& concat) {
 class GraphInPlace {
  public:
   GraphInPlace(const ir::Graph& graph, base::SymbolValues& hints, Guards& guards,
-                 OutputsInPlace& places)
+               OutputsInPlace& places)
       : graph_(graph),
         hints_(hints),
         guards_(guards),
@@ -84,14 +84,16 @@ class GraphInPlace {
 
   /// Whether the callable writes to the argument, or somebody else may.
   bool is_written(const Value& input) const {
-    return ir::is_donated(input) || std::ranges::any_of(graph_.write_backs(), [&](const auto& write) {
+    return ir::is_donated(input) ||
+           std::ranges::any_of(graph_.write_backs(), [&](const auto& write) {
              return write.target == input || write.source == input;
            });
   }
 
   bool begins_with(const Value& output, const Value& past) const {
     const Node& node = *output.node;
-    if (node.op_name() != "concat" || node.inputs().size() < 2 || node.input(0) != past) return false;
+    if (node.op_name() != "concat" || node.inputs().size() < 2 || node.input(0) != past)
+      return false;
     return node.output().dtype == past.meta().dtype &&
            std::ranges::count(node.inputs(), past) == 1 &&
            known_before_the_run(node.output().sizes[axis_of(node)]);
@@ -165,8 +167,8 @@ class GraphInPlace {
     for (const Update& update : all_.updates) {
       const Value input = order[update.input];
       builder_.drop_inputs({&input, 1});
-      order[update.input] = values_[input] = builder_.input(
-          input.meta(), input.node->name(), graph_.input_label(update.input));
+      order[update.input] = values_[input] =
+          builder_.input(input.meta(), input.node->name(), graph_.input_label(update.input));
     }
     for (std::size_t n = 0; n < all_.inputs.size(); ++n) {
       const std::size_t k = all_.inputs[n];
@@ -176,7 +178,8 @@ class GraphInPlace {
       Dims sizes = past.meta().sizes;
       InputGuard& guard = guards_.inputs[k];
       guard.sizes = room_sizes(past, append_to(n));
-      order[k] = builder_.input(ir::TensorMeta::of(guard.dtype, guard.sizes), past.node->name(), label);
+      order[k] =
+          builder_.input(ir::TensorMeta::of(guard.dtype, guard.sizes), past.node->name(), label);
       InputGuard there;
       there.name = fmt::format("{}.sizes", guard.name);
       there.dtype = DType::Bool;
@@ -197,7 +200,8 @@ class GraphInPlace {
   Value beginning_of(const Value& room, Dims sizes) {
     const Dims zeros(sizes.size(), SymExpr(0));
     const Dims ones(sizes.size(), SymExpr(1));
-    return builder_.emit("slice", {room}, {{"start", zeros}, {"limit", std::move(sizes)}, {"stride", ones}});
+    return builder_.emit("slice", {room},
+                         {{"start", zeros}, {"limit", std::move(sizes)}, {"stride", ones}});
   }
 
   void visit(const NodePtr& node) {
@@ -207,7 +211,8 @@ class GraphInPlace {
     std::vector<Value> inputs;
     for (const Value& input : node->inputs()) inputs.push_back(map(input));
     const Node* made = builder_.with_inputs(node, inputs, after);
-    for (std::uint32_t k = 0; k < node->outputs().size(); ++k) values_[node->value(k)] = made->value(k);
+    for (std::uint32_t k = 0; k < node->outputs().size(); ++k)
+      values_[node->value(k)] = made->value(k);
   }
 
   void append(const Node& concat, std::vector<Value> after) {
@@ -217,13 +222,13 @@ class GraphInPlace {
     builder_.context = {concat.annotations(), std::move(after), concat.location(), {}, {}};
     std::vector<Value> more;
     for (const Value& input : concat.inputs().subspan(1)) more.push_back(map(input));
-    Value added = more.size() == 1 ? more[0]
-                                   : builder_.call("concat", more, {{"axis", axis}})->value();
+    Value added =
+        more.size() == 1 ? more[0] : builder_.call("concat", more, {{"axis", axis}})->value();
     if (added.meta().dtype != room.meta().dtype)
       added = builder_.emit("convert", {added}, {{"dtype", room.meta().dtype}});
-    const Value updated =
-        builder_.emit("slice_scatter", {room, added},
-                      {{"axis", axis}, {"start", past.meta().sizes[static_cast<std::size_t>(axis)]}});
+    const Value updated = builder_.emit(
+        "slice_scatter", {room, added},
+        {{"axis", axis}, {"start", past.meta().sizes[static_cast<std::size_t>(axis)]}});
     builder_.context.name = concat.name();
     values_[concat.value()] = beginning_of(updated, concat.output().sizes);
     builder_.context = {};
@@ -254,7 +259,8 @@ class GraphInPlace {
   std::unordered_map<const Node*, std::size_t> places_;  ///< in the list, of concatenations
   std::unordered_map<Value, Value, Value::Hash> values_;
   std::unordered_set<Value, Value::Hash> updated_;  ///< results
-  std::vector<std::pair<Value, Value>> written_;  ///< memory that is appended to, and what it holds in the end
+  std::vector<std::pair<Value, Value>>
+      written_;  ///< memory that is appended to, and what it holds in the end
 };
 
 }  // namespace

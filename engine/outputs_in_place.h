@@ -15,7 +15,7 @@ namespace heddle::engine {
 struct Append {
   std::size_t named = 0;  ///< which of the inputs that the options name
   std::size_t axis = 0;
-  ir::SymExpr length;  ///< along the axis, with what is appended
+  ir::SymExpr length;                ///< along the axis, with what is appended
   std::vector<std::size_t> outputs;  ///< of the callable, that are all of it
 };
 
@@ -27,7 +27,8 @@ struct Update {
 
 /// What a graph makes of the callable's inputs and outputs.
 struct OutputsInPlace {
-  std::vector<std::size_t> inputs;  ///< to append to: those that the options name, in ascending order
+  std::vector<std::size_t>
+      inputs;  ///< to append to: those that the options name, in ascending order
   std::vector<Append> appends;
   std::vector<Update> updates;
   std::size_t outputs = 0;  ///< of the callable

@@ -121,20 +121,21 @@ std::vector<StepTime> Engine::profile(std::span<const Tensor> inputs, int runs, 
                          .got = std::to_string(runs)});
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
   std::vector<StepTime> medians;
-  impl_->run_by(inputs, nullptr, [&](const engine::BoundPlan& plan, std::span<const Tensor> given,
-                                     std::vector<Tensor>*) {
-    std::vector<Tensor> results = impl_->make_outputs(plan, nullptr);
-    engine::StepClock clock(*plan.unit, what);
-    for (int run = 0; run < runs; ++run) {
-      impl_->execute_with(plan, given, results, [&](engine::ExecutionContext& context) {
-        return engine::run_phases(context.frame(), impl_->executor, [&](engine::Frame& frame) {
-          return clock.run(frame, impl_->executor);
-        });
+  impl_->run_by(
+      inputs, nullptr,
+      [&](const engine::BoundPlan& plan, std::span<const Tensor> given, std::vector<Tensor>*) {
+        std::vector<Tensor> results = impl_->make_outputs(plan, nullptr);
+        engine::StepClock clock(*plan.unit, what);
+        for (int run = 0; run < runs; ++run) {
+          impl_->execute_with(plan, given, results, [&](engine::ExecutionContext& context) {
+            return engine::run_phases(context.frame(), impl_->executor, [&](engine::Frame& frame) {
+              return clock.run(frame, impl_->executor);
+            });
+          });
+        }
+        medians = clock.medians();
+        return results;
       });
-    }
-    medians = clock.medians();
-    return results;
-  });
   return medians;
 }
 

@@ -21,10 +21,8 @@ void Engine::Impl::find_appended(std::size_t count) {
     names.insert(name);
     if (!options.append.contains(name)) continue;
     if (is_donated(k))
-      throw OptionError({.what = "append",
-                         .where = {},
-                         .expected = "an input that is not donated",
-                         .got = name});
+      throw OptionError(
+          {.what = "append", .where = {}, .expected = "an input that is not donated", .got = name});
     found.named.push_back(k);
   }
   for (const std::string& name : options.append)
@@ -43,17 +41,20 @@ std::vector<std::size_t> Engine::Impl::named_to_append(std::size_t count) {
   return appended->named;
 }
 
-void Engine::Impl::note_appends(const engine::OutputsInPlace& in_place) {
+void Engine::Impl::note_in_place(const engine::OutputsInPlace& in_place) {
+  for (const engine::Update& update : in_place.updates)
+    for (const std::size_t output : update.outputs)
+      known.outputs[output].lies_in = engine::input_name(known, update.input);
   if (!appended || appended->named != in_place.inputs) return;
   for (const engine::Append& append : in_place.appends) {
     appended->axes[append.named] = append.axis;
     for (const std::size_t output : append.outputs)
-      known.outputs[output].appends_to = engine::input_name(known, in_place.inputs[append.named]);
+      known.outputs[output].lies_in = engine::input_name(known, in_place.inputs[append.named]);
   }
 }
 
 engine::InPlaceCall Engine::Impl::in_place_call(std::span<const Tensor> inputs,
-                                             std::vector<Tensor>* owner) {
+                                                std::vector<Tensor>* owner) {
   std::vector<std::size_t> named;
   engine::AppendAxes axes;
   if (appends()) {
@@ -62,7 +63,10 @@ engine::InPlaceCall Engine::Impl::in_place_call(std::span<const Tensor> inputs,
     named = appended->named;
     axes = appended->axes;
   }
-  return {inputs, owner, named, axes,
+  return {inputs,
+          owner,
+          named,
+          axes,
           {cuda == nullptr ? nullptr : &cuda->runtime(), options.append_room}};
 }
 
@@ -98,7 +102,8 @@ bool check_placed(const Tensor& place, std::size_t own, std::span<const Tensor> 
                            [&](std::size_t input) { return input == own; });
   const engine::MemoryRange range = engine::extent_of(*outputs[k].impl());
   for (std::size_t other = k + 1; other < outputs.size(); ++other)
-    if (outputs[other].defined() && engine::overlap(range, engine::extent_of(*outputs[other].impl())))
+    if (outputs[other].defined() &&
+        engine::overlap(range, engine::extent_of(*outputs[other].impl())))
       engine::refuse_overlap(other, "output", k);
   return found != engine::kNoInput;
 }
@@ -116,7 +121,8 @@ void Engine::Impl::run_in_place_into(std::span<const Tensor> inputs, std::span<T
     for (const std::size_t output : update.outputs) own[output] = update.input;
     const auto range = engine::extent_of(*inputs[update.input].impl());
     const auto lies_there = [&](const Tensor& output) {
-      return output.defined() && own[static_cast<std::size_t>(&output - outputs.data())] != update.input &&
+      return output.defined() &&
+             own[static_cast<std::size_t>(&output - outputs.data())] != update.input &&
              engine::overlap(range, engine::extent_of(*output.impl()));
     };
     if (std::ranges::any_of(outputs, lies_there))

@@ -127,7 +127,7 @@ class HeddlePeer final : public hd::bench::peers::Peer {
     const hd::Signature signature = engine_->signature();
     for (std::size_t output = 0; output < outputs_.size(); ++output)
       for (std::size_t k = 0; k < inputs_.size(); ++k) {
-        if (signature.inputs[k].name != signature.outputs[output].appends_to) continue;
+        if (signature.inputs[k].name != signature.outputs[output].lies_in) continue;
         appended_.push_back(output);
         const auto before = inputs_[k].sizes();
         const auto axis = std::ranges::mismatch(before, outputs_[output].sizes()).in1;

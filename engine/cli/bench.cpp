@@ -95,18 +95,23 @@ std::string shares_text(const std::vector<StepTime>& steps) {
   return table({"us shared", "us alone", "times", "step", "kernel"}, rows);
 }
 
-/// Which outputs are inputs that calls append to, and in their place inputs where these are now, as long as they were: each call appends
-/// to the same.
-std::vector<std::size_t> append_again(Engine& engine, std::vector<Tensor>& inputs,
-                                      const std::vector<Tensor>& outputs) {
+/// Lets each call write to the same caches: inputs that are appended to are where the engine put them, as long as they were, and
+/// outputs that are donated inputs lie there.
+/// @return outputs that calls append to
+std::vector<std::size_t> again_in_place(Engine& engine, std::vector<Tensor>& inputs,
+                                        std::vector<Tensor>& outputs) {
   std::vector<std::size_t> appended;
   const Signature signature = engine.signature();
   for (std::size_t k = 0; k < outputs.size(); ++k) {
-    if (signature.outputs[k].appends_to.empty()) continue;
-    appended.push_back(k);
-    const auto input = std::ranges::find(signature.inputs, signature.outputs[k].appends_to,
-                                         &ValueInfo::name);
+    if (signature.outputs[k].lies_in.empty()) continue;
+    const auto input =
+        std::ranges::find(signature.inputs, signature.outputs[k].lies_in, &ValueInfo::name);
     Tensor& cache = inputs[static_cast<std::size_t>(input - signature.inputs.begin())];
+    if (input->donated) {
+      outputs[k] = cache;
+      continue;
+    }
+    appended.push_back(k);
     const auto axis = std::ranges::mismatch(cache.sizes(), outputs[k].sizes()).in1;
     if (axis != cache.sizes().end())
       cache = outputs[k].narrow(axis - cache.sizes().begin(), 0, *axis);
@@ -120,7 +125,7 @@ int bench(const BenchOptions& options) {
   std::vector<Tensor> outputs = model.engine->run(model.inputs);
   const double first_call_ms = model.prepare_ms + microseconds_since(first) / 1000;
   model.engine->wait_for_specialisations();  // of what is done in the background
-  const std::vector<std::size_t> appended = append_again(*model.engine, model.inputs, outputs);
+  const std::vector<std::size_t> appended = again_in_place(*model.engine, model.inputs, outputs);
   std::vector<double> times;
   const auto begin = Clock::now();
   for (int k = 0; k < options.iterations; ++k) {

@@ -240,8 +240,7 @@ void ModelOptions::add_to(CLI::App& command, bool with_model) {
       .add_option("--donate", donate, "NAME: an input whose memory each call gives away" + unused)
       ->allow_extra_args(false);
   command
-      .add_option("--append", append,
-                  "NAME: a cache that calls append to where it lies" + unused)
+      .add_option("--append", append, "NAME: a cache that calls append to where it lies" + unused)
       ->allow_extra_args(false);
 }
 

@@ -38,10 +38,9 @@ std::vector<TensorMeta> infer_slice_scatter(const InferContext& ctx) {
       ctx.require_equal(update.sizes[d], x.sizes[d], "C4 sizes other than along axis are equal");
   const auto& start = std::get<SymExpr>(ctx.attrs.find("start")->second);
   const SymExpr end = start + update.sizes[axis];
-  const std::string expected =
-      "0 <= start <= end <= " + seen(ctx.env, x.sizes[axis]).to_string();
-  const std::string got = "start " + seen(ctx.env, start).to_string() + ", end " +
-                          seen(ctx.env, end).to_string();
+  const std::string expected = "0 <= start <= end <= " + seen(ctx.env, x.sizes[axis]).to_string();
+  const std::string got =
+      "start " + seen(ctx.env, start).to_string() + ", end " + seen(ctx.env, end).to_string();
   require_le(ctx, 0, start, "C5 window", expected, got);
   require_le(ctx, end, x.sizes[axis], "C5 window", expected, got);
   return one(fresh(ctx, x.dtype, x.sizes));

@@ -33,7 +33,8 @@ void build_slice_scatter(NestContext& ctx) {
   const SymExpr begin = b.simplify(mod(p, blocks)) * kScatterColumns;
   const SymExpr length = is_short ? run : b.simplify(min(kScatterColumns, run - begin));
   const Symbol e = b.begin_for(length, ForStmt::Kind::Vector);
-  Index from = delinearize(b.simplify(floordiv(p, blocks)), std::span(update).first(inner), b.facts());
+  Index from =
+      delinearize(b.simplify(floordiv(p, blocks)), std::span(update).first(inner), b.facts());
   const Index within = delinearize(begin + SymExpr(e), std::span(update).subspan(inner), b.facts());
   from.insert(from.end(), within.begin(), within.end());
   Index to = from;

@@ -86,9 +86,8 @@ TEST(CApi, CachesAreAppendedTo) {
   std::vector<float> numbers{1, 2, 3, 4};
   const int64_t sizes[] = {2, 2};
   heddle_tensor* x = nullptr;
-  ASSERT_EQ(
-      heddle_tensor_wrap(numbers.data(), HEDDLE_F32, 2, sizes, nullptr, nullptr, nullptr, &x),
-      HEDDLE_OK);
+  ASSERT_EQ(heddle_tensor_wrap(numbers.data(), HEDDLE_F32, 2, sizes, nullptr, nullptr, nullptr, &x),
+            HEDDLE_OK);
   const Handle<heddle_tensor> kept(x);
   heddle_tensor* first = nullptr;
   heddle_tensor* const both[] = {x, x};
@@ -96,7 +95,7 @@ TEST(CApi, CachesAreAppendedTo) {
   EXPECT_EQ(heddle_tensor_strides(first)[0], 128);
   heddle_value_info info{};
   ASSERT_EQ(heddle_engine_output_info(engine.get(), 0, &info), HEDDLE_OK);
-  EXPECT_STREQ(info.appends_to, "past");
+  EXPECT_STREQ(info.lies_in, "past");
   heddle_tensor* part = nullptr;
   EXPECT_EQ(heddle_tensor_narrow(first, 1, 0, 5, &part), HEDDLE_ERROR_SHAPE);
   ASSERT_EQ(heddle_tensor_narrow(first, 1, 0, 3, &part), HEDDLE_OK);

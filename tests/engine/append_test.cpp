@@ -103,8 +103,7 @@ TEST(Append, HandlesKeepTheirElementsAndBeamsPart) {
   const auto root = engine.run({token(1), start[0], start[1]});
   const auto root_elements = root[1].to_doubles();
   std::vector<std::vector<hd::Tensor>> beams;
-  for (int beam = 2; beam < 5; ++beam)
-    beams.push_back(engine.run({token(beam), root[1], root[2]}));
+  for (int beam = 2; beam < 5; ++beam) beams.push_back(engine.run({token(beam), root[1], root[2]}));
   for (int beam = 2; beam < 5; ++beam) {
     const auto first = plain.run({token(1), start[0], start[1]});
     expect_same(beams[static_cast<std::size_t>(beam - 2)],
@@ -195,8 +194,7 @@ TEST(Append, OutputsOfOtherEnginesAndViewsAreTaken) {
   // Strides of the caller's own: every other token of a longer cache.
   const auto longer = caches(8);
   const auto half = [&](const hd::Tensor& cache) {
-    return hd::Tensor::wrap_strided(const_cast<void*>(cache.data()), hd::f32,
-                                    {1, kHeads, 4, kSize},
+    return hd::Tensor::wrap_strided(const_cast<void*>(cache.data()), hd::f32, {1, kHeads, 4, kSize},
                                     {kHeads * 8 * kSize, 8 * kSize, 2 * kSize, 1});
   };
   expect_same(engine.run({token(2), half(longer[0]), half(longer[1])}),
@@ -264,7 +262,8 @@ TEST(Append, RunIntoGivesTheViewOrACopy) {
   hd::Engine plain(step);
   const auto start = caches(3);
   const auto wanted = plain.run({token(1), start[0], start[1]});
-  std::vector<hd::Tensor> outputs{hd::Tensor::empty(hd::f32, {1, kHeads, 1, kSize}), {},
+  std::vector<hd::Tensor> outputs{hd::Tensor::empty(hd::f32, {1, kHeads, 1, kSize}),
+                                  {},
                                   hd::Tensor::empty(hd::f32, {1, kHeads, 4, kSize})};
   engine.run_into(std::array{token(1), start[0], start[1]}, outputs);
   expect_same(outputs, wanted);

@@ -303,4 +303,23 @@ TEST(GraphPass, IsHeldToTheInvariants) {
               HasSubstr("mine: V6 nothing mutates before reinplace at %"));
 }
 
+// A window of a state, at a place that sizes tell: that alone is written.
+TEST(State, AWindowIsWrittenWhereItLies) {
+  hd::Engine engine([](const hd::Tensor& cache, const hd::Tensor& x, const hd::Tensor& before) {
+    const hd::Tensor now = hd::slice_scatter(cache, x, 1, before.size(0));
+    hd::assign(cache, now);
+    return hd::sum(now, {1});
+  });
+  hd::Tensor cache = hd::Tensor::empty(hd::f32, {2, 4});
+  for (int k = 0; k < 8; ++k) cache.data_as<float>()[k] = 1;
+  const hd::Tensor x = hd::Tensor::full(hd::f32, {2, 2}, 5);
+  EXPECT_EQ(engine.run({cache, x, hd::Tensor::empty(hd::f32, {1})})[0].to_doubles(),
+            (std::vector<double>{12, 12}));
+  EXPECT_EQ(cache.to_doubles(), (std::vector<double>{1, 5, 5, 1, 1, 5, 5, 1}));
+  EXPECT_THROW(engine.run({cache, x, hd::Tensor::empty(hd::f32, {3})}), hd::ShapeError);
+  EXPECT_EQ(engine.stats().in_place, 1u);
+  EXPECT_EQ(hd::slice_scatter(cache, hd::Tensor::full(hd::f32, {1, 4}, 9), 0, 1).to_doubles(),
+            (std::vector<double>{1, 5, 5, 1, 9, 9, 9, 9}));
+}
+
 }  // namespace

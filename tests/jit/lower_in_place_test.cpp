@@ -94,7 +94,8 @@ TEST(LowerInPlace, WindowsAlongEachAxis) {
                                         ") {\n  %t = permute(%x) {perm = [1, 0, 2]}\n"
                                         "  %c = clone(%t)\n  %u = slice_scatter(%c, %v) {axis = " +
                                         axis + ", start = 1, in_place = [0]}\n  return %u\n}\n");
-      for (const std::int64_t size : {2, 5, 300}) expect_right(graph, random_arguments(graph, {size}));
+      for (const std::int64_t size : {2, 5, 300})
+        expect_right(graph, random_arguments(graph, {size}));
     }
 }
 

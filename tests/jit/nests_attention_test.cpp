@@ -211,10 +211,11 @@ TEST(AttentionNest, SizesThatAreNotKnownAndViews) {
 /// Whose scores are sums of neighbouring terms, up to eight rows of a tile: blocks of 4, 2 and 1 rows, and keys left over.
 TEST(AttentionNest, FewQueriesOfEachNumber) {
   for (const char* type : {"f32", "f16", "bf16", "f64"})
-    for (const auto& [heads, bytes] : {std::pair("1", 64), {"3", 64}, {"8", 64}, {"3", 32}, {"3", 16}}) {
+    for (const auto& [heads, bytes] :
+         {std::pair("1", 64), {"3", 64}, {"8", 64}, {"3", 32}, {"3", 16}}) {
       const std::string of = std::string("[1, ") + heads + ", s0, 32]";
-      const ir::Graph graph = ir::parse(std::string("graph @main(%q: ") + type + of + ", %k: " +
-                                        type + "[1, 1, s1, 32], %v: " + type +
+      const ir::Graph graph = ir::parse(std::string("graph @main(%q: ") + type + of +
+                                        ", %k: " + type + "[1, 1, s1, 32], %v: " + type +
                                         "[1, 1, s1, 5]) {\n  %y = attention(%q, %k, %v)\n"
                                         "  return %y\n}\n");
       const jit::Program program = jit::lower(graph, {.target = jit::LowerOptions::Target::Cpu});

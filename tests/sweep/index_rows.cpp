@@ -57,11 +57,10 @@ void add_scatter_rows(std::vector<OpRow>& rows) {
                     }});
   }
   rows.push_back({"slice_scatter", "", all_dtypes(), [](DType t, Extent e) {
-                    return OneOp{
-                        "slice_scatter",
-                        {noise(t, {e.first(3), 9 * e.factor, e.last(4)}),
-                         noise(t, {e.first(3), 5 * e.factor, e.last(4)}, 2)},
-                        {{"axis", std::int64_t{1}}, {"start", ir::SymExpr(2 * e.factor)}}};
+                    return OneOp{"slice_scatter",
+                                 {noise(t, {e.first(3), 9 * e.factor, e.last(4)}),
+                                  noise(t, {e.first(3), 5 * e.factor, e.last(4)}, 2)},
+                                 {{"axis", std::int64_t{1}}, {"start", ir::SymExpr(2 * e.factor)}}};
                   }});
   for (const bool accumulate : {false, true})
     rows.push_back({"index_put", accumulate ? "add" : "", accumulate ? numbers() : all_dtypes(),

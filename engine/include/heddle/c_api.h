@@ -162,7 +162,8 @@ typedef struct heddle_value_info {
   /* Of an output that the model gives as maps: their keys, one for each column; valid as long as the name. */
   size_t column_count;
   const char* const* columns;
-  const char* appends_to; /* the input that an output is, with what a call appends; "": none; valid as long as the name */
+  /* Of an output, after the first call: the input that it lies in, with what a call appends or overwrites; "": none. */
+  const char* lies_in;
 } heddle_value_info;
 HEDDLE_C_API size_t heddle_engine_input_count(const heddle_engine* engine);
 HEDDLE_C_API size_t heddle_engine_output_count(const heddle_engine* engine);

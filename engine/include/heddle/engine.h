@@ -158,8 +158,9 @@ struct ValueInfo {
   bool is_text = false;
   /// An output that the model gives as maps: the keys of the columns of its last dimension, numbers in decimal. Else empty.
   std::vector<std::string> columns{};
-  /// An output that lies where this input does, with what a call appends (EngineOptions::append); known after the first call. Else empty.
-  std::string appends_to{};
+  /// An output: the input that it lies in, one with what a call appends (EngineOptions::append), or a donated one with a part of it
+  /// overwritten; known after the first call. Else empty.
+  std::string lies_in{};
   std::string to_string() const;
 };
 
@@ -189,7 +190,8 @@ struct EngineStats {
   std::uint64_t missed_donation_bytes = 0;  ///< of those with known sizes
   std::uint64_t copied_outputs =
       0;  ///< outputs that calls put into donated inputs by a copy at the end
-  std::uint64_t append_copies = 0;  ///< inputs that calls append to (EngineOptions::append), copied to where there is room
+  std::uint64_t append_copies =
+      0;  ///< inputs that calls append to (EngineOptions::append), copied to where there is room
   std::uint64_t append_copied_bytes = 0;
   std::uint64_t measurements =
       0;  ///< kernels and library calls whose variants were timed for a class of sizes

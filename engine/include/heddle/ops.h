@@ -166,6 +166,10 @@ HEDDLE_API Tensor squeeze(const Tensor& x, std::int64_t axis, At where = At::cur
 /// Elements start, start+stride, … below limit of one axis.
 HEDDLE_API Tensor slice(const Tensor& x, std::int64_t axis, SymInt start, SymInt limit,
                         SymInt stride = 1, At where = At::current());
+/// `x` with those from `start` on along one axis replaced by `update`, of the same sizes but along it. A state that is assigned this
+/// (assign) is written there alone.
+HEDDLE_API Tensor slice_scatter(const Tensor& x, const Tensor& update, std::int64_t axis,
+                                SymInt start, At where = At::current());
 /// Windows of `size` elements along `axis`, which begin `step` elements after each other and may overlap: that dimension becomes
 /// the number of windows, and a last one of `size` is added. A view. @throws ShapeError.
 HEDDLE_API Tensor unfold(const Tensor& x, std::int64_t axis, std::int64_t size, std::int64_t step,

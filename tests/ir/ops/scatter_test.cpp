@@ -348,8 +348,8 @@ TEST(SliceScatter, ReplacesAWindowInEveryDType) {
     const Literal want = ints(dtype, {2, 3}, {1, 1, 1, 0, 1, 0});
     for (const std::int64_t axis : {1, -1})
       expect_same(value_of({"slice_scatter", {x, update}, window(axis, 1)}), want);
-    expect_same(
-        value_of({"slice_scatter", {spread_out(x), spread_out(update)}, window(1, 1)}), want);
+    expect_same(value_of({"slice_scatter", {spread_out(x), spread_out(update)}, window(1, 1)}),
+                want);
   }
   const Literal x = ints(f32, {3}, {1, 2, 3});
   expect_same(value_of({"slice_scatter", {x, ints(f32, {0}, {})}, window(0, 3)}), x);
