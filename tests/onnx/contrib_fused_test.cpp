@@ -13,16 +13,6 @@
 namespace heddle::onnx_test {
 namespace {
 
-constexpr const char* kMicrosoft = "com.microsoft";
-
-/// Numbers between -1 and 1.
-Tensor waves(Sizes sizes, double step) {
-  Tensor tensor = Tensor::empty(f32, std::move(sizes));
-  for (std::int64_t k = 0; k < tensor.count(); ++k)
-    tensor.data_as<float>()[k] = static_cast<float>(std::sin(step * static_cast<double>(k + 1)));
-  return tensor;
-}
-
 ModelBuilder contrib_model() {
   ModelBuilder model;
   auto& opset = *model.proto().add_opset_import();

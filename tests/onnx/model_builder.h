@@ -1,6 +1,7 @@
 // Small ONNX models made in the test.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -53,6 +54,16 @@ class ModelBuilder {
 };
 
 inline Tensor ones(Sizes sizes) { return Tensor::full(f32, std::move(sizes), 1); }
+
+constexpr const char* kMicrosoft = "com.microsoft";
+
+/// Numbers between -1 and 1.
+inline Tensor waves(Sizes sizes, double step) {
+  Tensor tensor = Tensor::empty(f32, std::move(sizes));
+  for (std::int64_t k = 0; k < tensor.count(); ++k)
+    tensor.data_as<float>()[k] = static_cast<float>(std::sin(step * static_cast<double>(k + 1)));
+  return tensor;
+}
 
 /// y = relu(x), x of any one size.
 inline ModelBuilder relu_model() {
