@@ -17,7 +17,8 @@ class RandomGraph {
   explicit RandomGraph(unsigned seed) : random_(seed) {
     const int caches = 1 + below(3);
     for (int k = 0; k < caches; ++k) add_cache(k);
-    text_ = "graph @main(%x: i64[2, 3]" + inputs_ + ") {\n" + body_ + "  return " + results_ + "\n}\n";
+    text_ =
+        "graph @main(%x: i64[2, 3]" + inputs_ + ") {\n" + body_ + "  return " + results_ + "\n}\n";
   }
 
   const std::string& text() const { return text_; }

@@ -142,9 +142,9 @@ TEST(OnnxCaches, GroupQueryAttentionOverwrites) {
   ModelBuilder::set_int(model.node("ReduceSum", {"mask", "one"}, {"sum"}), "keepdims", 0);
   model.node("Sub", {"sum", "one"}, {"last"});
   ModelBuilder::set_int(model.node("Cast", {"last"}, {"last_i32"}), "to", kInt32);
-  NodeProto& node = model.node(
-      "GroupQueryAttention", {"q", "k", "v", "past_key", "past_value", "last_i32", "total_i32"},
-      {"y", "present_key", "present_value"}, kMicrosoft);
+  NodeProto& node = model.node("GroupQueryAttention",
+                               {"q", "k", "v", "past_key", "past_value", "last_i32", "total_i32"},
+                               {"y", "present_key", "present_value"}, kMicrosoft);
   ModelBuilder::set_int(node, "num_heads", 4);
   ModelBuilder::set_int(node, "kv_num_heads", 2);
   Engine engine = load(model, {.donate = {"past_key", "past_value"}});
@@ -153,8 +153,7 @@ TEST(OnnxCaches, GroupQueryAttentionOverwrites) {
   Tensor plain_keys = keys.clone(), plain_values = values.clone();
   for (int step = 0; step < 6; ++step) {
     const std::vector<Tensor> others{waves({1, 1, 32}, 0.1 * (step + 1)), waves({1, 1, 16}, 0.2),
-                                     waves({1, 1, 16}, 0.4),
-                                     Tensor::full(i64, {1, 5 + step}, 1)};
+                                     waves({1, 1, 16}, 0.4), Tensor::full(i64, {1, 5 + step}, 1)};
     std::vector<Tensor> given{std::move(keys), std::move(values)}, copied{plain_keys, plain_values};
     given.insert(given.end(), others.begin(), others.end());
     copied.insert(copied.end(), others.begin(), others.end());
