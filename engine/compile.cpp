@@ -194,7 +194,7 @@ Engine::Impl::Match Engine::Impl::compile_for(std::span<const Tensor> inputs) {
     recompiles.push_back("guard failed: " + match.failed);
     if (recompiles.size() > kRecompilesTold) recompiles.pop_front();
   }
-  note_in_place(made->in_place);
+  note_in_place(made->in_place, inputs.size() - options.append.size());
   executables.insert(executables.begin(), made);
   ++compiles;
   for (const RegionInfo& region : made->regions()) {

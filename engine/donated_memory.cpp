@@ -87,7 +87,11 @@ void copy_elements(const Tensor& from, Tensor& to) {
     return;
   }
   from.wait();
-  from.impl()->device_bytes->runtime->copy_within(to.impl()->data(), from.impl()->data(), bytes);
+  CudaRuntime& runtime = *from.impl()->device_bytes->runtime;
+  if (to.device().is_cuda())
+    runtime.copy_within(to.impl()->data(), from.impl()->data(), bytes);
+  else
+    runtime.copy_out(to.impl()->data(), from.impl()->data(), bytes);
 }
 
 }  // namespace heddle::engine

@@ -219,18 +219,17 @@ struct Engine::Impl {
   using Executables = std::vector<std::shared_ptr<const engine::Executable>>;
   Executables executables;        ///< most recently used first
   Executables exact_executables;  ///< the same; tried before them
-  /// Under `mutex`: which of so many inputs the options name to append to, and along which axes that is.
+  /// Which inputs the options name to append to, and along which axes that is.
   struct AppendedInputs {
-    std::size_t count = 0;
     std::vector<std::size_t> named;
     engine::AppendAxes axes;
   };
-  std::optional<AppendedInputs> appended;
-  /// Makes `appended` that of `count` inputs. Under `mutex`.
-  void find_appended(std::size_t count);
+  std::map<std::size_t, AppendedInputs> appended;  ///< by the number of inputs; under `mutex`
+  /// Those of `count` inputs. Under `mutex`. @throws OptionError
+  AppendedInputs& find_appended(std::size_t count);
   std::vector<std::size_t> named_to_append(std::size_t count);
   /// Notes which outputs of an executable lie in inputs, for calls and in the signature. Under `mutex`.
-  void note_in_place(const engine::OutputsInPlace& in_place);
+  void note_in_place(const engine::OutputsInPlace& in_place, std::size_t inputs);
   static constexpr std::size_t kRecompilesTold = 64;
   std::deque<std::string> recompiles;  ///< the last kRecompilesTold
   std::uint64_t traces = 0;

@@ -47,7 +47,8 @@ void InPlaceCall::add(std::size_t input, std::optional<std::size_t> axis) {
     return;
   }
   inputs_.push_back(sizes_of(named.given));
-  if (given->share != nullptr && axis == given->share->room()->axis()) {
+  const Room* room = given->share == nullptr ? nullptr : given->share->room().get();
+  if (room != nullptr && axis == room->axis() && room->begins(*given)) {
     named.room = given->share->room();
     inputs_[input] = named.room->whole();
   } else if (!given->row_major) {
@@ -80,6 +81,14 @@ void InPlaceCall::move_to_room(Named& named, std::size_t axis, std::int64_t leng
   inputs_[named.input] = named.room->whole();
 }
 
+bool InPlaceCall::is_read_beside(const Room& room) const {
+  for (std::size_t k = 0; k < inputs_.size(); ++k) {
+    const Tensor::Impl& input = *inputs_[k].impl();
+    if (input.share != nullptr && input.share->room().get() == &room) return true;
+  }
+  return false;
+}
+
 bool InPlaceCall::take_room(const BoundPlan& plan) {
   bool all = true;
   const std::vector<Append>& appends = plan.executable->in_place.appends;
@@ -87,7 +96,8 @@ bool InPlaceCall::take_room(const BoundPlan& plan) {
     Named& named = named_[appends[k].named];
     const std::int64_t from = named.given.impl()->sizes[appends[k].axis];
     const std::int64_t to = plan.appended[k];
-    const bool there = named.room != nullptr && named.room->axis() == appends[k].axis;
+    const bool there = named.room != nullptr && named.room->axis() == appends[k].axis &&
+                       !is_read_beside(*named.room);
     if (there && named.taken != nullptr && named.taken->length() == to) continue;
     named.taken.reset();
     if (there) named.taken = RoomShare::append(named.room, from, to);
@@ -99,19 +109,25 @@ bool InPlaceCall::take_room(const BoundPlan& plan) {
   return all;
 }
 
-void InPlaceCall::own_updated(const BoundPlan& plan) {
+void InPlaceCall::bring_updated(const BoundPlan& plan) {
+  if (options_.runtime == nullptr) return;
   for (const Update& update : plan.executable->in_place.updates) {
     Tensor& input = inputs_[update.input];
-    const bool is_there = options_.runtime == nullptr || input.device().is_cuda();
-    if (!is_there) {
-      input = copy_to_device(input, *options_.runtime);
-    } else if (!is_sole_owner(input)) {
-      Tensor copy = options_.runtime == nullptr
-                        ? make_tensor(input.dtype(), input.impl()->sizes)
-                        : make_device_tensor(*options_.runtime, input.dtype(), input.impl()->sizes);
-      copy_elements(input, copy);
-      input = std::move(copy);
-    }
+    if (!input.device().is_cuda()) input = copy_to_device(input, *options_.runtime);
+  }
+}
+
+void InPlaceCall::own_updated(const BoundPlan& plan) {
+  bring_updated(plan);
+  for (const Update& update : plan.executable->in_place.updates) {
+    Tensor& input = inputs_[update.input];
+    if (is_sole_owner(input)) continue;
+    const Sizes& sizes = input.impl()->sizes;
+    Tensor copy = options_.runtime == nullptr
+                      ? make_tensor(input.dtype(), sizes)
+                      : make_device_tensor(*options_.runtime, input.dtype(), sizes);
+    copy_elements(input, copy);
+    input = std::move(copy);
   }
 }
 

@@ -39,7 +39,9 @@ class InPlaceCall {
   /// Takes the room that `plan` appends to. @return false: there was none, and inputs() lie elsewhere now, where there is
   /// @throws OutOfMemory
   bool take_room(const BoundPlan& plan);
-  /// Puts what `plan` updates into memory that nobody else has.
+  /// Brings what `plan` updates to the device of the engine.
+  void bring_updated(const BoundPlan& plan);
+  /// Puts it into memory that nobody else has, there.
   void own_updated(const BoundPlan& plan);
   /// The callable's outputs that lie in inputs; the others are empty handles.
   std::vector<Tensor> places(const BoundPlan& plan) const;
@@ -59,6 +61,8 @@ class InPlaceCall {
   };
 
   void add(std::size_t input, std::optional<std::size_t> axis);
+  /// Whether another input that is not appended to lies in the room.
+  bool is_read_beside(const Room& room) const;
   void move_to_room(Named& named, std::size_t axis, std::int64_t length);
 
   const RoomOptions options_;

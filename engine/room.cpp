@@ -38,10 +38,20 @@ std::shared_ptr<Room> Room::make(CudaRuntime* runtime, DType dtype, Sizes sizes,
   return std::shared_ptr<Room>(new Room(std::move(whole), axis));
 }
 
+bool Room::begins(const Tensor::Impl& tensor) const {
+  const Tensor::Impl& whole = *whole_.impl();
+  bool same = tensor.address == whole.data() && tensor.sizes.size() == whole.sizes.size();
+  for (std::size_t d = 0; same && d < whole.sizes.size(); ++d)
+    same =
+        tensor.strides[d] == whole.strides[d] && (d == axis_ || tensor.sizes[d] == whole.sizes[d]);
+  return same;
+}
+
 void Room::fill(const Tensor& from) {
   const Tensor::Impl& source = *from.impl();
   if (source.count == 0) return;
-  const bool in_room = source.share != nullptr && source.share->room()->axis() == axis_;
+  const bool in_room = source.share != nullptr && source.share->room()->axis() == axis_ &&
+                       source.share->room()->begins(source);
   if (!in_room && !source.row_major) return fill(from.clone());
   const Sizes& sizes = source.sizes;
   const auto inner =

@@ -24,6 +24,8 @@ class Room {
   std::size_t axis() const { return axis_; }
   std::int64_t capacity() const { return whole_.impl()->sizes[axis_]; }
 
+  /// Whether `tensor`, which lies in this memory, is the beginning of it, of all that is beside the axis.
+  bool begins(const Tensor::Impl& tensor) const;
   /// Copies a tensor's elements to the beginning; of as many dimensions, and of the same sizes but along the axis.
   void fill(const Tensor& from);
 

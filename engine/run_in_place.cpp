@@ -12,9 +12,10 @@ namespace heddle {
 
 using engine::BoundPlan;
 
-void Engine::Impl::find_appended(std::size_t count) {
-  if (appended && appended->count == count) return;
-  AppendedInputs found{count, {}, {}};
+Engine::Impl::AppendedInputs& Engine::Impl::find_appended(std::size_t count) {
+  if (const auto known_one = appended.find(count); known_one != appended.end())
+    return known_one->second;
+  AppendedInputs found;
   std::set<std::string> names;
   for (std::size_t k = 0; k < count; ++k) {
     const std::string name = engine::input_name(known, k);
@@ -32,22 +33,22 @@ void Engine::Impl::find_appended(std::size_t count) {
                          .expected = fmt::format("an input: {}", fmt::join(names, ", ")),
                          .got = name});
   found.axes.resize(found.named.size());
-  appended = std::move(found);
+  return appended[count] = std::move(found);
 }
 
 std::vector<std::size_t> Engine::Impl::named_to_append(std::size_t count) {
   const std::scoped_lock lock(mutex);
-  find_appended(count);
-  return appended->named;
+  return find_appended(count).named;
 }
 
-void Engine::Impl::note_in_place(const engine::OutputsInPlace& in_place) {
+void Engine::Impl::note_in_place(const engine::OutputsInPlace& in_place, std::size_t inputs) {
   for (const engine::Update& update : in_place.updates)
     for (const std::size_t output : update.outputs)
       known.outputs[output].lies_in = engine::input_name(known, update.input);
-  if (!appended || appended->named != in_place.inputs) return;
+  if (!appends()) return;
+  AppendedInputs& of_so_many = find_appended(inputs);
   for (const engine::Append& append : in_place.appends) {
-    appended->axes[append.named] = append.axis;
+    of_so_many.axes[append.named] = append.axis;
     for (const std::size_t output : append.outputs)
       known.outputs[output].lies_in = engine::input_name(known, in_place.inputs[append.named]);
   }
@@ -59,9 +60,9 @@ engine::InPlaceCall Engine::Impl::in_place_call(std::span<const Tensor> inputs,
   engine::AppendAxes axes;
   if (appends()) {
     const std::scoped_lock lock(mutex);
-    find_appended(inputs.size());
-    named = appended->named;
-    axes = appended->axes;
+    const AppendedInputs& of_so_many = find_appended(inputs.size());
+    named = of_so_many.named;
+    axes = of_so_many.axes;
   }
   return {inputs,
           owner,
@@ -113,6 +114,7 @@ bool check_placed(const Tensor& place, std::size_t own, std::span<const Tensor> 
 void Engine::Impl::run_in_place_into(std::span<const Tensor> inputs, std::span<Tensor> outputs) {
   engine::InPlaceCall call = in_place_call(inputs, nullptr);
   const BoundPlan& plan = plan_for(call);
+  call.bring_updated(plan);
   const engine::OutputsInPlace& in_place = plan.executable->in_place;
   engine::check_output_count(in_place.outputs, outputs.size());
   // What the caller wants elsewhere in an input that is updated would come to lie over it.
@@ -126,7 +128,7 @@ void Engine::Impl::run_in_place_into(std::span<const Tensor> inputs, std::span<T
              engine::overlap(range, engine::extent_of(*output.impl()));
     };
     if (std::ranges::any_of(outputs, lies_there))
-      call.inputs()[update.input] = inputs[update.input].clone();
+      call.inputs()[update.input] = call.inputs()[update.input].clone();
   }
   std::vector<Tensor> places = call.places(plan);
   std::vector<Tensor> others;

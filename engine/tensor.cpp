@@ -356,6 +356,7 @@ Tensor Tensor::narrow(std::int64_t axis, std::int64_t start, std::int64_t length
   part->read_only = impl.read_only;
   part->device_bytes = impl.device_bytes;
   part->owner = impl_;
+  part->share = impl.share;
   return Tensor(std::move(part));
 }
 

@@ -36,7 +36,8 @@ struct Tensor::Impl {
   std::shared_ptr<ir::Literal> literal;  ///< not null: what this is a handle of
 
   std::shared_ptr<engine::DeviceBytes> device_bytes;  ///< of a tensor on a CUDA device
-  std::shared_ptr<const engine::RoomShare> share;     ///< not null: it lies in memory with room
+  std::shared_ptr<const engine::RoomShare>
+      share;  ///< not null: it is, or is a part of, what this has
 
   std::shared_ptr<engine::Trace> trace;  ///< not null: symbolic
   ir::Value value;                       ///< gone with its node when the trace has ended

@@ -77,6 +77,35 @@ TEST(CudaDonate, ReturnedUpdatesOfWhatIsHandedOverLieInIt) {
   }
 }
 
+TEST(CudaDonate, RunIntoWhatIsUpdated) {
+  const auto step = [](const Tensor& cache, const Tensor& v, const Tensor& at) {
+    const Tensor now = put(cache, v, at);
+    return std::vector{now, now * 2.0f};
+  };
+  Engine engine(step, donating({"input0"}));
+  const Tensor v = Tensor::of<float>({10}, {1}), at = Tensor::of<std::int64_t>({1}, {1});
+  for (const bool cache_there : {true, false})
+    for (const bool outputs_there : {true, false}) {
+      const auto made = [](bool there) {
+        Tensor x = Tensor::full(f32, {3}, 1).clone();
+        return there ? on_device(x) : x;
+      };
+      Tensor cache = made(cache_there);
+      std::vector<Tensor> outputs{made(outputs_there), made(outputs_there)};
+      engine.run_into(std::array{cache, v, at}, outputs);
+      EXPECT_THAT(outputs[0].to_doubles(), ElementsAre(1, 10, 1));
+      EXPECT_THAT(outputs[1].to_doubles(), ElementsAre(2, 20, 2));
+      cache = made(cache_there);
+      outputs = {cache, outputs[1]};
+      engine.run_into(std::array{cache, v, at}, outputs);
+      EXPECT_THAT(cache.to_doubles(), ElementsAre(1, 10, 1));
+      outputs = {made(outputs_there), cache};  // where the update would lie
+      engine.run_into(std::array{cache, v, at}, outputs);
+      EXPECT_THAT(outputs[0].to_doubles(), ElementsAre(1, 10, 1));
+      EXPECT_THAT(cache.to_doubles(), ElementsAre(2, 20, 2));
+    }
+}
+
 TEST(CudaDonate, RunIntoTheSameMemory) {
   Engine engine([](const Tensor& x) { return x * 2.0f + 1.0f; }, donating({"input0"}));
   for (const bool device : {true, false}) {

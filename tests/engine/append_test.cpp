@@ -164,6 +164,41 @@ TEST(Append, OneTensorForTwoInputs) {
               plain.run({token(2), plain_keys, plain_keys}));
 }
 
+// What else reads the memory keeps it as it is.
+TEST(Append, ACacheThatIsAnotherInputToo) {
+  const auto f = [](const hd::Tensor& past, const hd::Tensor& x, const hd::Tensor& other) {
+    return std::vector<hd::Tensor>{hd::concat({past, x}, 1), hd::sum(other, {0, 1})};
+  };
+  hd::Engine engine(f, appending({"input0"}));
+  hd::Engine plain(f);
+  const hd::Tensor x = hd::Tensor::full(hd::f32, {2, 1}, 3);
+  const hd::Tensor cache = engine.run({x, x, x})[0], copy = cache.clone();
+  for (const hd::Tensor& other : {cache, cache.narrow(1, 1, 1), cache.narrow(0, 1, 1)})
+    expect_same(engine.run({cache, x, other}), plain.run({copy, x, other.clone()}));
+  // Parts that are not its beginning are memory of their own.
+  expect_same(engine.run({cache.narrow(1, 1, 1), x, x}), plain.run({copy.narrow(1, 1, 1), x, x}));
+  const hd::Tensor row = hd::Tensor::full(hd::f32, {1, 1}, 3);
+  expect_same(engine.run({cache.narrow(0, 0, 1), row, x}),
+              plain.run({copy.narrow(0, 0, 1), row, x}));
+  EXPECT_EQ(cache.to_doubles(), copy.to_doubles());
+}
+
+TEST(Append, CallablesOfAnyNumberOfInputs) {
+  hd::Engine engine(
+      [](std::span<const hd::Tensor> inputs) {
+        return hd::concat(std::vector<hd::Tensor>(inputs.begin(), inputs.end()), 0);
+      },
+      appending({"input0"}));
+  const hd::Tensor x = hd::Tensor::full(hd::f32, {1}, 2);
+  hd::Tensor cache = x;
+  for (int k = 0; k < 10; ++k) {
+    cache = engine.run({cache, x})[0];
+    cache = engine.run({cache, x, x})[0];
+  }
+  EXPECT_EQ(cache.to_doubles(), std::vector<double>(31, 2));
+  EXPECT_LE(engine.stats().append_copies, 2u);
+}
+
 TEST(Append, ManyTokensAtOnceAndThenOne) {
   const auto prompt = [](std::int64_t count) {
     hd::Tensor x = hd::Tensor::empty(hd::f32, {1, kHeads, count, kSize});
