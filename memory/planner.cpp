@@ -465,10 +465,8 @@ void Planner::place_highest_first(std::vector<std::size_t> order,
 MemoryPlan Planner::bind(const base::SymbolValues& sizes, std::uint32_t arena) const {
   const base::ExprTable::Values values = expressions_.evaluate(sizes);
   std::vector<std::int64_t> bytes(items_.size(), 0);
-  std::vector<std::size_t> by_size;
   for (std::size_t k = 0; k < items_.size(); ++k) {
     if (items_[k].arena != arena) continue;
-    by_size.push_back(k);
     for (const std::uint32_t value : items_[k].bytes) bytes[k] = std::max(bytes[k], values[value]);
     if (bytes[k] > (std::int64_t{1} << 56))
       throw OutOfMemory({.what = "memory plan",
@@ -476,6 +474,23 @@ MemoryPlan Planner::bind(const base::SymbolValues& sizes, std::uint32_t arena) c
                          .expected = "a buffer below 2^56 bytes",
                          .got = fmt::format("{} bytes", bytes[k])});
   }
+  const auto is_same = [&](const Made& made) { return made.arena == arena && made.bytes == bytes; };
+  {
+    const std::scoped_lock lock(made_mutex_);
+    if (const auto made = std::ranges::find_if(made_, is_same); made != made_.end())
+      return *made->plan;
+  }
+  auto plan = std::make_shared<const MemoryPlan>(plan_for(bytes, arena));
+  const std::scoped_lock lock(made_mutex_);
+  made_.push_front({arena, std::move(bytes), plan});
+  if (made_.size() > kMostMade) made_.pop_back();
+  return *plan;
+}
+
+MemoryPlan Planner::plan_for(std::span<const std::int64_t> bytes, std::uint32_t arena) const {
+  std::vector<std::size_t> by_size;
+  for (std::size_t k = 0; k < items_.size(); ++k)
+    if (items_[k].arena == arena) by_size.push_back(k);
   MemoryPlan plan;
   plan.lower_bound_bytes = lower_bound(bytes);
   std::vector<std::size_t> by_time = by_size;

@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -65,7 +68,8 @@ class Planner {
   std::span<const ir::BufferId> taken_from() const { return taken_from_; }
   /// Of all that lies in the bytes of buffer b one after the other in place, b itself included.
   Lifetime chain_lifetime(ir::BufferId b) const;
-  /// The plan of one arena; other arenas' buffers have no offset in it.
+  /// The plan of one arena; other arenas' buffers have no offset in it. Sizes that change no buffer's bytes, as one token more in a
+  /// cache changes few, have the plan of those before. Threads: any.
   /// @throws OutOfMemory when the arena would pass 2^62 bytes.
   MemoryPlan bind(const base::SymbolValues& sizes, std::uint32_t arena = 0) const;
 
@@ -106,6 +110,7 @@ class Planner {
   std::int64_t place_in_time(std::span<const std::size_t> order,
                              std::span<const std::int64_t> bytes,
                              std::span<std::int64_t> offsets) const;
+  MemoryPlan plan_for(std::span<const std::int64_t> bytes, std::uint32_t arena) const;
   std::int64_t lower_bound(std::span<const std::int64_t> bytes) const;
   /// Looks for a better plan than `plan`, whose offsets by item are `offsets`, from `order` on.
   void place_highest_first(std::vector<std::size_t> order, std::span<const std::int64_t> bytes,
@@ -122,6 +127,16 @@ class Planner {
   std::size_t stages_ = 0;
   bool in_stages_ = true;
   bool reuse_ = true;
+
+  /// A plan that was made, by what it follows from.
+  struct Made {
+    std::uint32_t arena;
+    std::vector<std::int64_t> bytes;  ///< by item
+    std::shared_ptr<const MemoryPlan> plan;
+  };
+  static constexpr std::size_t kMostMade = 8;
+  mutable std::mutex made_mutex_;
+  mutable std::deque<Made> made_;  ///< the last ones first
 };
 
 /// The same of steps on several streams: of two accesses to overlapping bytes of different buffers, one of

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <random>
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -271,6 +272,37 @@ TEST(Planner, TheCheckerFindsAFreeOneStepEarly) {
   MemoryPlan plan = plan_of(record);
   plan.offsets[2] = plan.offsets[1];
   EXPECT_THROW(check(record, one_step_a_stage(record), {}, plan), InvariantError);
+}
+
+/// Buffers of sizes that follow s0 in steps, so that most sizes change no bytes.
+TEST(Planner, SizesThatChangeNoBytesHaveThePlanOfThoseBefore) {
+  ScheduleRecord record;
+  const base::SymExpr s0 = base::SymExpr::size(0);
+  std::vector<BufferId> buffers{add_buffer(record, 128, PlanBuffer::Role::Input)};
+  for (int k = 0; k < 6; ++k) {
+    buffers.push_back(add_buffer(record, 128));
+    record.buffers.back().bytes = (1 + base::floordiv(s0, 64 + 16 * k)) * (256 - 32 * k);
+    add_step(record, {buffers[static_cast<std::size_t>(k)]}, {buffers.back()});
+  }
+  const auto stages = one_step_a_stage(record);
+  const Planner planner(record, stages, {});
+  const auto expect_fresh = [&](std::int64_t size) {
+    const base::SymbolValues sizes{{s0.symbol(), size}};
+    const MemoryPlan got = planner.bind(sizes);
+    const MemoryPlan want = Planner(record, stages, {}).bind(sizes);
+    check(record, stages, sizes, got);
+    EXPECT_EQ(got.offsets, want.offsets) << size;
+    EXPECT_EQ(got.peak_bytes, want.peak_bytes) << size;
+    EXPECT_EQ(got.lower_bound_bytes, want.lower_bound_bytes) << size;
+  };
+  for (std::int64_t size = 0; size < 600; ++size) expect_fresh(size);
+  for (std::int64_t size = 600; size > 0; size -= 7) expect_fresh(size);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (std::int64_t size = t; size < 400; size += 3) planner.bind({{s0.symbol(), size}});
+    });
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
