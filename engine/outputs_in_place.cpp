@@ -77,6 +77,10 @@ class GraphInPlace {
  private:
   Value argument(std::size_t named) const { return graph_.inputs()[all_.inputs[named]]; }
   Value map(Value value) const { return value ? values_.at(value) : value; }
+  /// What computes it, where the value itself is a view.
+  Value order_of(const Value& value) const {
+    return is_appended(value) ? map(value).node->input(0) : map(value);
+  }
   bool is_appended(const Value& value) const { return places_.contains(value.node); }
   bool is_in_place(const Value& output) const {
     return is_appended(output) || updated_.contains(output);
@@ -206,7 +210,7 @@ class GraphInPlace {
 
   void visit(const NodePtr& node) {
     std::vector<Value> after;
-    for (const Value& first : node->after()) after.push_back(map(first));
+    for (const Value& first : node->after()) after.push_back(order_of(first));
     if (is_appended(node->value())) return append(*node, std::move(after));
     std::vector<Value> inputs;
     for (const Value& input : node->inputs()) inputs.push_back(map(input));
@@ -226,10 +230,11 @@ class GraphInPlace {
         more.size() == 1 ? more[0] : builder_.call("concat", more, {{"axis", axis}})->value();
     if (added.meta().dtype != room.meta().dtype)
       added = builder_.emit("convert", {added}, {{"dtype", room.meta().dtype}});
+    builder_.free_name(concat.name());
+    builder_.context.name = concat.name();  // by which options know it
     const Value updated = builder_.emit(
         "slice_scatter", {room, added},
         {{"axis", axis}, {"start", past.meta().sizes[static_cast<std::size_t>(axis)]}});
-    builder_.context.name = concat.name();
     values_[concat.value()] = beginning_of(updated, concat.output().sizes);
     builder_.context = {};
     written_.emplace_back(room, updated);

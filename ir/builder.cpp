@@ -354,6 +354,11 @@ void GraphBuilder::adopt(const Graph& graph) {
   unnoted_.insert(unnoted_.end(), graph.nodes().begin(), graph.nodes().end());
 }
 
+void GraphBuilder::free_name(const std::string& name) {
+  note_names();
+  taken_.erase(name);
+}
+
 void GraphBuilder::output(Value value, std::string label) {
   HD_CHECK(value.node != nullptr);
   data_->outputs.push_back(value);

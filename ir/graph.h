@@ -216,6 +216,8 @@ class GraphBuilder {
 
   /// Takes over the inputs, parameters and names of `graph`, whose nodes are going to be shared.
   void adopt(const Graph& graph);
+  /// Gives the name of a node of that graph, which is not going to be here, to the next who wants it.
+  void free_name(const std::string& name);
 
   void output(Value value, std::string label = {});
   void write_back(Value target, Value source);

@@ -361,6 +361,20 @@ TEST(Append, TracesAndPlansSayWhatHappens) {
   EXPECT_FALSE(engine.profile(std::array{token(1), outputs[1], outputs[2]}, 3).empty());
 }
 
+// What is appended to keeps its name, by which other options know it.
+TEST(Append, OrderIsByTheNamesOfTheCallable) {
+  hd::EngineOptions options = appending({"past"});
+  options.control_deps = {{"y", {"all"}}, {"all", {"z"}}};
+  hd::Engine engine = hd::parse_ir(
+      "graph @main(%past: f32[s0], %x: f32[2]) {\n  %all = concat(%past, %x) {axis = 0}\n"
+      "  %y = exp(%x)\n  %z = neg(%x)\n  %w = sin(%x) after(%all)\n"
+      "  return %all, %y, %z, %w\n}\n",
+      options);
+  const hd::Tensor x = hd::Tensor::full(hd::f32, {2}, 1);
+  EXPECT_EQ(engine.run({x, x})[0].to_doubles(), std::vector<double>(4, 1));
+  EXPECT_THAT(engine.graph_text(std::array{x, x}), HasSubstr("%all = slice_scatter("));
+}
+
 TEST(Append, ExactSizesAndNewParameters) {
   const hd::Tensor scale = hd::Tensor::full(hd::f32, {kSize}, 2);
   const auto scaled = [&](const hd::Tensor& x, const hd::Tensor& past) {
