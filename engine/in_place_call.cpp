@@ -36,6 +36,9 @@ InPlaceCall::InPlaceCall(std::span<const Tensor> inputs, std::vector<Tensor>* ow
   inputs_.reserve(inputs.size() + named.size());
   inputs_.assign(inputs.begin(), inputs.end());
   for (std::size_t n = 0; n < named.size(); ++n) add(named[n], axes[n]);
+  for (const Tensor& input : inputs_)
+    if (!named.empty() && input.defined() && input.impl()->share != nullptr)
+      read_beside_.push_back(input.impl()->share->room().get());
   if (owner_ != nullptr) owner_->assign(owner_->size(), {});
 }
 
@@ -57,10 +60,10 @@ void InPlaceCall::add(std::size_t input, std::optional<std::size_t> axis) {
 }
 
 InPlaceCall::~InPlaceCall() {
+  if (owner_ == nullptr) return;
   for (Named& named : named_) inputs_[named.input] = std::move(named.given);
-  if (owner_ != nullptr)
-    std::move(inputs_.begin(), inputs_.begin() + static_cast<std::ptrdiff_t>(owner_->size()),
-              owner_->begin());
+  std::move(inputs_.begin(), inputs_.begin() + static_cast<std::ptrdiff_t>(owner_->size()),
+            owner_->begin());
 }
 
 void InPlaceCall::move_to_room(Named& named, std::size_t axis, std::int64_t length) {
@@ -81,14 +84,6 @@ void InPlaceCall::move_to_room(Named& named, std::size_t axis, std::int64_t leng
   inputs_[named.input] = named.room->whole();
 }
 
-bool InPlaceCall::is_read_beside(const Room& room) const {
-  for (std::size_t k = 0; k < inputs_.size(); ++k) {
-    const Tensor::Impl& input = *inputs_[k].impl();
-    if (input.share != nullptr && input.share->room().get() == &room) return true;
-  }
-  return false;
-}
-
 bool InPlaceCall::take_room(const BoundPlan& plan) {
   bool all = true;
   const std::vector<Append>& appends = plan.executable->in_place.appends;
@@ -97,7 +92,7 @@ bool InPlaceCall::take_room(const BoundPlan& plan) {
     const std::int64_t from = named.given.impl()->sizes[appends[k].axis];
     const std::int64_t to = plan.appended[k];
     const bool there = named.room != nullptr && named.room->axis() == appends[k].axis &&
-                       !is_read_beside(*named.room);
+                       std::ranges::find(read_beside_, named.room.get()) == read_beside_.end();
     if (there && named.taken != nullptr && named.taken->length() == to) continue;
     named.taken.reset();
     if (there) named.taken = RoomShare::append(named.room, from, to);
@@ -118,6 +113,8 @@ void InPlaceCall::bring_updated(const BoundPlan& plan) {
 }
 
 void InPlaceCall::own_updated(const BoundPlan& plan) {
+  if (plan.executable->in_place.updates.empty()) return;
+  plan.executable->guards().check_overlap(inputs_);  // of what the caller gave, not of copies
   bring_updated(plan);
   for (const Update& update : plan.executable->in_place.updates) {
     Tensor& input = inputs_[update.input];

@@ -61,14 +61,13 @@ class InPlaceCall {
   };
 
   void add(std::size_t input, std::optional<std::size_t> axis);
-  /// Whether another input that is not appended to lies in the room.
-  bool is_read_beside(const Room& room) const;
   void move_to_room(Named& named, std::size_t axis, std::int64_t length);
 
   const RoomOptions options_;
   std::vector<Tensor>* const owner_;
   std::vector<Tensor> inputs_;
   std::vector<Named> named_;
+  std::vector<const Room*> read_beside_;  ///< those of inputs that are read where they lie
   std::uint64_t copies_ = 0;
   std::uint64_t copied_bytes_ = 0;
 };

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
-#include <numeric>
+#include <span>
 #include <utility>
 
 #include "engine/cuda_runtime.h"
@@ -11,12 +10,6 @@
 namespace heddle::engine {
 
 namespace {
-
-std::int64_t product(const Sizes& sizes, std::size_t begin, std::size_t end) {
-  return std::accumulate(sizes.begin() + static_cast<std::ptrdiff_t>(begin),
-                         sizes.begin() + static_cast<std::ptrdiff_t>(end), std::int64_t{1},
-                         std::multiplies<>());
-}
 
 /// What lies side by side in each of `count` rows, in bytes.
 struct Rows {
@@ -55,11 +48,12 @@ void Room::fill(const Tensor& from) {
   if (!in_room && !source.row_major) return fill(from.clone());
   const Sizes& sizes = source.sizes;
   const auto inner =
-      static_cast<std::size_t>(product(sizes, axis_ + 1, sizes.size())) * size_of(source.dtype);
+      static_cast<std::size_t>(ir::element_count(std::span(sizes).subspan(axis_ + 1))) *
+      size_of(source.dtype);
   const auto length = static_cast<std::size_t>(sizes[axis_]);
   const auto pitch = in_room ? static_cast<std::size_t>(source.share->room()->capacity()) : length;
-  const Rows rows{static_cast<std::size_t>(product(sizes, 0, axis_)), length * inner, pitch * inner,
-                  static_cast<std::size_t>(capacity()) * inner};
+  const Rows rows{static_cast<std::size_t>(ir::element_count(std::span(sizes).first(axis_))),
+                  length * inner, pitch * inner, static_cast<std::size_t>(capacity()) * inner};
   auto* to = static_cast<char*>(whole_.impl()->data());
   const auto* begin = static_cast<const char*>(source.data());
   const DeviceBytes* device = whole_.impl()->device_bytes.get();

@@ -321,6 +321,17 @@ TEST(Donate, ReturnedUpdatesOfWhatIsHandedOverLieInIt) {
   EXPECT_TRUE(engine.signature().inputs[0].donated);
 }
 
+// Whether a copy would have to be made or not.
+TEST(Donate, WhatIsUpdatedOverlapsNothingAndMayBeWritten) {
+  hd::Engine engine([](const hd::Tensor& cache, const hd::Tensor& v,
+                       const hd::Tensor& at) { return put(cache, v, at); },
+                    plain({"input0"}));
+  const hd::Tensor at = hd::Tensor::of<std::int64_t>({1}, {1});
+  const hd::Tensor cache = floats({1, 2, 3}).clone();
+  EXPECT_THROW(engine.run({cache, cache.narrow(0, 1, 1), at}), hd::AliasingError);
+  EXPECT_THAT(engine.run({cache, floats({9}), at})[0].to_doubles(), ElementsAre(1, 9, 3));
+}
+
 TEST(Donate, RunIntoWhatIsUpdated) {
   const auto step = [](const hd::Tensor& cache, const hd::Tensor& v, const hd::Tensor& at) {
     const hd::Tensor now = put(cache, v, at);
