@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
+#include <optional>
+#include <set>
 
 #include "engine/region_trace.h"
 #include "heddle/error.h"
@@ -228,15 +231,118 @@ void cond(Trace& outer, const Arg& predicate, std::span<const Tensor> tensors,
 
 // Loops. Each leaf has a slot of its own: two handles of one value part in the next iteration.
 
+/// The sizes of what a loop carries: those that change between iterations have symbols, by which the bodies are traced.
+class LoopSizes {
+ public:
+  explicit LoopSizes(std::vector<ir::TensorMeta> start) : start_(std::move(start)), now_(start_) {
+    for (std::size_t k = 0; k < start_.size(); ++k)
+      for (std::size_t d = 0; d < start_[k].sizes.size(); ++d) places_.push_back({k, d});
+  }
+
+  /// What the bodies are traced on.
+  const std::vector<ir::TensorMeta>& arguments() const { return now_; }
+
+  /// Whether a body that was traced on arguments() changes other sizes than these say. give_symbols() has them say it then: places that
+  /// start with the same size and go on with the same share a symbol, until a body gives them different ones.
+  bool learn(const RegionTrace& body, const ir::ShapeEnv& env) {
+    bool learnt = false;
+    std::vector<ir::Value> made;
+    for (std::size_t k = 0; k < body.leaves().size(); ++k)
+      if (body.leaves()[k].tensor != nullptr) made.push_back(body.values()[k]);
+    std::map<std::uint32_t, ir::SymExpr> next_of;
+    for (Place& place : places_) {
+      const ir::SymExpr* next = next_size(made, place);
+      if (next == nullptr) return false;
+      place.next = *next;
+      place.is_new = place.group == 0 && changes(place, env);
+      const bool differs =
+          place.group != 0 && next_of.try_emplace(place.group, *next).first->second != *next;
+      learnt = learnt || place.is_new || differs;
+    }
+    return learnt;
+  }
+
+  void give_symbols(ir::ShapeEnv& env) {
+    using Key = std::pair<std::string, std::string>;
+    std::map<Key, std::uint32_t> parts;  ///< of groups, by next size
+    std::map<Key, std::uint32_t> alike;  ///< by start and next size
+    std::uint32_t count = 0;
+    const auto number = [&](std::map<Key, std::uint32_t>& groups, Key key) {
+      const auto [known, is_first] = groups.try_emplace(std::move(key), count + 1);
+      if (is_first) ++count;
+      return known->second;
+    };
+    for (Place& place : places_) {
+      if (place.group == 0) continue;
+      place.group = number(parts, {std::to_string(place.group), place.next.to_string()});
+      alike.try_emplace({start(place).to_string(), place.next.to_string()}, place.group);
+    }
+    for (Place& place : places_)
+      if (place.is_new) place.group = number(alike, {start(place).to_string(), place.next.to_string()});
+    std::vector<ir::SymExpr> symbols;
+    for (std::uint32_t k = 0; k < count; ++k) symbols.push_back(env.fresh_unbacked());
+    now_ = start_;
+    for (const Place& place : places_)
+      if (place.group != 0) now_[place.k].sizes[place.d] = symbols[place.group - 1];
+    for (ir::TensorMeta& meta : now_) meta = ir::TensorMeta::of(meta.dtype, meta.sizes, meta.device);
+    changing_.clear();
+    for (const ir::SymExpr& symbol : symbols) changing_.insert(symbol.symbol());
+  }
+
+ private:
+  struct Place {
+    std::size_t k, d;         ///< carried value, dimension
+    std::uint32_t group = 0;  ///< of places that share a symbol; 0: the size stays
+    bool is_new = false;
+    ir::SymExpr next{};  ///< of the body that was traced last
+  };
+
+  const ir::SymExpr& now(const Place& place) const { return now_[place.k].sizes[place.d]; }
+  const ir::SymExpr& start(const Place& place) const { return start_[place.k].sizes[place.d]; }
+
+  /// Null where the body returns another dtype or rank, which inference refuses.
+  const ir::SymExpr* next_size(std::span<const ir::Value> made, const Place& place) const {
+    if (place.k >= made.size()) return nullptr;
+    const ir::TensorMeta& meta = made[place.k].meta();
+    const bool fits = meta.dtype == now_[place.k].dtype && meta.rank() == now_[place.k].rank();
+    return fits ? &meta.sizes[place.d] : nullptr;
+  }
+
+  bool changes(const Place& place, const ir::ShapeEnv& env) const {
+    if (place.next == now(place)) return false;
+    std::vector<base::Symbol> symbols;
+    place.next.collect_symbols(symbols);
+    const bool varies = std::ranges::any_of(
+        symbols, [&](const base::Symbol& symbol) { return changing_.contains(symbol); });
+    return varies || !env.expect({base::Predicate::Op::Eq, now(place), place.next}).value_or(false);
+  }
+
+  std::vector<ir::TensorMeta> start_, now_;
+  std::vector<Place> places_;
+  std::set<base::Symbol> changing_;
+};
+
 /// @param stacks  the body returns an element of the result beside the next state
 void while_loop(Trace& outer, const Leaves& start, const detail::Body& condition,
-                const detail::Body& body, bool stacks, const base::Location& where) {
+                const detail::Body& body, bool stacks, const WhileOptions& options,
+                const base::Location& where) {
   const std::vector<ir::Value> carried = values_of(outer, tensors_in(start), where);
-  const std::vector<ir::TensorMeta> metas = plain_metas(carried);
-  RegionTrace asked("while_loop condition", "condition", metas, condition, where);
-  asked.refuse_leaks();
-  RegionTrace run("while_loop body", "body", metas, body, where);
-  run.refuse_leaks();
+  LoopSizes sizes(plain_metas(carried));
+  std::optional<RegionTrace> traced_condition, traced_body;
+  for (const Trace::Checkpoint before = outer.checkpoint();;) {
+    traced_condition.emplace("while_loop condition", "condition", sizes.arguments(), condition,
+                             where);
+    traced_condition->refuse_leaks();
+    traced_body.emplace("while_loop body", "body", sizes.arguments(), body, where);
+    traced_body->refuse_leaks();
+    if (options.fixed_sizes || !sizes.learn(*traced_body, outer.builder().env())) break;
+    traced_body.reset();
+    traced_condition.reset();
+    outer.rollback(before);
+    sizes.give_symbols(outer.builder().env());
+  }
+  RegionTrace& asked = *traced_condition;
+  RegionTrace& run = *traced_body;
   const bool fits = stacks ? run.structure().starts_with("(" + start.structure + ", ")
                            : run.structure() == start.structure;
   if (!fits)
@@ -341,10 +447,11 @@ void trace_cond(const Arg& predicate, std::span<const Tensor> operands, const Bo
   });
 }
 
-void trace_while(const Leaves& start, const Body& condition, const Body& body, bool stacks, At at) {
-  const base::Location where = engine::location_of(at);
+void trace_while(const Leaves& start, const Body& condition, const Body& body, bool stacks,
+                 const WhileOptions& options) {
+  const base::Location where = engine::location_of(options.where);
   engine::all_or_nothing(where, [&](auto& outer) {
-    engine::while_loop(outer, start, condition, body, stacks, where);
+    engine::while_loop(outer, start, condition, body, stacks, options, where);
   });
 }
 

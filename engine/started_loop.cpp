@@ -1,11 +1,13 @@
 #include "engine/started_loop.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "engine/late_phase.h"
 #include "engine/unit.h"
 #include "heddle/error.h"
+#include "jit/lower/region.h"
 #include "memory/planner.h"
 
 namespace heddle::engine {
@@ -16,22 +18,51 @@ namespace {
 constexpr std::int64_t kFirstBlock = 16;
 constexpr std::int64_t kBlockBytes = 1 << 20;
 
-std::size_t output_bytes(const BoundSteps& plan, std::size_t k) {
-  const jit::Program& program = plan.unit->program();
-  const ir::SymExpr& bytes = plan.unit->schedule().record.buffers[program.outputs[k]].bytes;
-  // A size below 0 is reported where the body runs.
-  return static_cast<std::size_t>(std::max<std::int64_t>(0, bytes.evaluate(plan.sizes)));
+/// Of NestedCall::regions.
+constexpr std::size_t kCondition = 0;
+constexpr std::size_t kBody = 1;
+
+DType output_dtype(const BoundSteps& plan, std::uint32_t k) {
+  return plan.unit->schedule().record.buffers[plan.unit->program().outputs[k]].dtype;
 }
+
+/// A size below 0 is reported where the body runs.
+Sizes evaluated(const ir::Dims& dims, const base::SymbolValues& values) {
+  Sizes sizes;
+  for (const ir::SymExpr& dim : dims)
+    sizes.push_back(std::max<std::int64_t>(0, dim.evaluate(values)));
+  return sizes;
+}
+
+std::size_t bytes_of(DType dtype, const Sizes& sizes) {
+  std::size_t bytes = size_of(dtype);
+  for (const std::int64_t size : sizes) bytes *= static_cast<std::size_t>(size);
+  return bytes;
+}
+
+/// Of memory for what may grow: as much as it grows by half, so that it is seldom taken anew.
+std::size_t with_room(std::size_t bytes) { return bytes + bytes / 2; }
 
 }  // namespace
 
 /// A nested plan with memory of its own; none for one that is refused, which only the iteration that comes to it reports.
 struct StartedLoop::Nested {
-  Nested(std::shared_ptr<const BoundSteps> steps, void* request, RegionMachine& machine)
-      : plan(std::move(steps)) {
+  Nested(std::shared_ptr<const BoundSteps> steps, void* request_of_loop, RegionMachine& machine)
+      : sizes(steps->sizes), request(request_of_loop) {
+    std::erase_if(sizes, [](const auto& entry) { return jit::is_workspace(entry.first); });
+    take(std::move(steps), machine);
+  }
+
+  void take(std::shared_ptr<const BoundSteps> steps, RegionMachine& machine) {
+    const std::shared_ptr<const BoundSteps> before = std::exchange(plan, std::move(steps));
     if (plan->refusal) return;
     const Needs needs = needs_of(*plan);
-    memory = machine.allocate(static_cast<std::size_t>(needs.bytes));
+    const auto bytes = static_cast<std::size_t>(needs.bytes);
+    if (bytes > room) {
+      room = before == nullptr ? bytes : with_room(bytes);
+      memory.reset();
+      memory = machine.allocate(room);
+    }
     auto* arena = static_cast<char*>(memory.get());
     frame.prepare(*plan, {{arena}, arena + needs.scratch, needs.stride, request});
   }
@@ -42,8 +73,11 @@ struct StartedLoop::Nested {
     return frame;
   }
 
+  base::SymbolValues sizes;  ///< that it is bound at
+  void* request;
   std::shared_ptr<const BoundSteps> plan;
   std::shared_ptr<void> memory;
+  std::size_t room = 0;  ///< bytes of `memory`
   Frame frame;
 };
 
@@ -64,24 +98,20 @@ StartedLoop::StartedLoop(const jit::NestedCall& call, std::shared_ptr<const Boun
     : call_(call),
       machine_(machine),
       operands_(operands, operands + call.operands),
-      condition_(std::make_unique<Nested>(std::move(condition), request, machine)),
-      body_(std::make_unique<Nested>(std::move(body), request, machine)),
+      next_(call.carried),
       answer_(machine.allocate(memory::kAlignment)) {
-  std::int64_t bytes = 0;
+  const BoundSteps& start = *body;
   for (std::uint32_t k = 0; k < call.carried; ++k) {
-    carried_bytes_.push_back(output_bytes(*body_->plan, k));
-    offsets_.push_back(static_cast<std::size_t>(bytes));
-    bytes += memory::aligned(static_cast<std::int64_t>(carried_bytes_.back()));
+    const ir::TensorMeta& meta = call.regions[kBody].graph->inputs()[k].meta();
+    const Sizes sizes = evaluated(meta.sizes, start.sizes);
+    now_.push_back({sizes, bytes_of(meta.dtype, sizes), operands_[k]});
   }
-  for (std::shared_ptr<void>& place : places_)
-    place = machine.allocate(static_cast<std::size_t>(std::max(bytes, memory::kAlignment)));
   for (std::uint32_t k = call.carried; k < call.results; ++k)
-    stacks_.push_back({.bytes = output_bytes(*body_->plan, k)});
-  for (std::uint32_t k = call.carried; k < call.operands; ++k) {
-    condition_->ready().set_input(k, operands_[k]);
-    if (!body_->plan->refusal) body_->frame.set_input(k, operands_[k]);
-  }
-  condition_->ready().set_output(0, answer_.get());
+    stacks_.push_back(
+        {.bytes = bytes_of(output_dtype(start, k), evaluated(start.unit->output_sizes(k), start.sizes))});
+  nested_.push_back(std::make_unique<Nested>(std::move(condition), request, machine));
+  nested_.push_back(std::make_unique<Nested>(std::move(body), request, machine));
+  for (const auto& nested : nested_) give_captured(*nested);
 }
 
 StartedLoop::~StartedLoop() = default;
@@ -100,10 +130,44 @@ void* StartedLoop::element(Stack& stack) {
   return static_cast<char*>(block.memory.get()) + at * stack.bytes;
 }
 
-/// Where a carried value lies before an iteration.
-void* StartedLoop::place(std::int64_t iteration, std::uint32_t k) const {
-  if (iteration == 0) return operands_[k];
-  return static_cast<char*>(places_[iteration % 2].get()) + offsets_[k];
+void StartedLoop::give_captured(Nested& nested) const {
+  if (nested.plan->refusal) return;
+  for (std::uint32_t k = call_.carried; k < call_.operands; ++k)
+    nested.frame.set_input(k, operands_[k]);
+}
+
+/// Binds a nested plan to the sizes that the carried values have now.
+void StartedLoop::fit(std::size_t region) {
+  Nested& nested = *nested_[region];
+  bool fits = true;
+  for (const jit::NestedCall::ChangingSize& changing : call_.changing) {
+    const std::int64_t size = now_[changing.carried].sizes[changing.dimension];
+    std::int64_t& bound = nested.sizes[changing.symbols[region]];
+    fits = fits && bound == size;
+    bound = size;
+  }
+  if (fits) return;
+  auto plan = std::make_shared<BoundSteps>();
+  nested.plan->unit->bind(nested.sizes, nested.plan->threads, *plan);
+  nested.take(std::move(plan), machine_);
+  give_captured(nested);
+}
+
+/// Memory for the next value of `k`.
+void* StartedLoop::make_room(std::uint32_t k, Sizes sizes) {
+  Carried& value = next_[k];
+  value.bytes = bytes_of(output_dtype(*nested_[kBody]->plan, k), sizes);
+  if (value.memory == nullptr || value.bytes > value.room) {
+    value.room = std::max<std::size_t>(1, call_.changing.empty() ? value.bytes : with_room(value.bytes));
+    value.memory.reset();
+    value.memory = machine_.allocate(value.room);
+  }
+  value.sizes = std::move(sizes);
+  return value.address = value.memory.get();
+}
+
+void* StartedLoop::output(std::uint32_t position, const Sizes& sizes) {
+  return make_room(position, sizes);
 }
 
 std::int32_t StartedLoop::run() {
@@ -116,41 +180,51 @@ std::int32_t StartedLoop::run() {
 }
 
 std::int32_t StartedLoop::ask(bool& goes_on) {
-  Frame& condition = condition_->frame;
-  for (std::uint32_t k = 0; k < call_.carried; ++k) condition.set_input(k, place(iterations_, k));
+  fit(kCondition);
+  Frame& condition = nested_[kCondition]->ready();
+  for (std::uint32_t k = 0; k < call_.carried; ++k) condition.set_input(k, now_[k].address);
+  condition.set_output(0, answer_.get());
   if (const std::int32_t status = run_phases(condition, machine_)) return status;
   return machine_.truth(answer_.get(), goes_on);
 }
 
 std::int32_t StartedLoop::iterate() {
-  Frame& body = body_->ready();
+  fit(kBody);
+  Frame& body = nested_[kBody]->ready();
+  const BoundSteps& plan = *nested_[kBody]->plan;
   for (std::uint32_t k = 0; k < call_.carried; ++k) {
-    body.set_input(k, place(iterations_, k));
-    body.set_output(k, place(iterations_ + 1, k));
+    body.set_input(k, now_[k].address);
+    const ir::Dims& sizes = plan.unit->output_sizes(k);
+    const bool is_known = plan.unit->phases().known_in(sizes) == 0;
+    body.set_output(k, is_known ? make_room(k, evaluated(sizes, plan.sizes)) : nullptr);
+    if (!is_known) body.io()->source = this;
   }
   for (std::uint32_t k = call_.carried; k < call_.results; ++k)
     body.set_output(k, element(stacks_[k - call_.carried]));
   body.set_backwards(iterations_ % 2 != 0);
-  return run_phases(body, machine_);
+  const std::int32_t status = run_phases(body, machine_);
+  std::swap(now_, next_);
+  return status;
 }
 
 std::vector<Sizes> StartedLoop::result_sizes() const {
-  std::vector<Sizes> sizes(call_.results);
-  for (std::uint32_t k = 0; k < call_.results; ++k) {
-    if (k >= call_.carried) sizes[k].push_back(iterations_);
-    for (const ir::SymExpr& size : body_->plan->unit->output_sizes(k))
-      sizes[k].push_back(std::max<std::int64_t>(0, size.evaluate(body_->plan->sizes)));
+  std::vector<Sizes> sizes;
+  for (const Carried& value : now_) sizes.push_back(value.sizes);
+  const BoundSteps& body = *nested_[kBody]->plan;
+  for (std::uint32_t k = call_.carried; k < call_.results; ++k) {
+    sizes.push_back(evaluated(body.unit->output_sizes(k), body.sizes));
+    sizes.back().insert(sizes.back().begin(), iterations_);
   }
   return sizes;
 }
 
 std::int32_t StartedLoop::finish(void* const* results, RegionMachine& machine) {
-  HD_CHECK(body_ != nullptr, "a loop is finished once");
+  HD_CHECK(!nested_.empty(), "a loop is finished once");
   const auto copy = [&](void* to, const void* from, std::size_t bytes) {
     if (bytes != 0) machine.copy(to, from, bytes);
   };
   for (std::uint32_t k = 0; k < call_.carried; ++k)
-    copy(results[k], place(iterations_, k), carried_bytes_[k]);
+    copy(results[k], now_[k].address, now_[k].bytes);
   for (std::size_t k = 0; k < stacks_.size(); ++k) {
     auto* to = static_cast<char*>(results[call_.carried + k]);
     std::int64_t left = iterations_;
@@ -169,9 +243,9 @@ std::int32_t StartedLoop::finish(void* const* results, RegionMachine& machine) {
 /// Until the next request there is no use for the memory.
 void StartedLoop::release() {
   stacks_.clear();
-  condition_.reset();
-  body_.reset();
-  for (std::shared_ptr<void>& place : places_) place.reset();
+  nested_.clear();
+  now_.clear();
+  next_.clear();
   answer_.reset();
 }
 

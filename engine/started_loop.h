@@ -9,11 +9,11 @@
 
 namespace heddle::engine {
 
-/// A while loop with stacked results, which runs whole before its results have memory: elements lie aside until their number is
-/// known.
-class StartedLoop : public StartedRegion {
+/// A while loop with results whose sizes its run tells, which runs whole before they have memory: elements of stacked results lie
+/// aside until their number is known, and what is carried until the loop has ended.
+class StartedLoop : public StartedRegion, private OutputSource {
  public:
-  /// @param condition, body  bound at the sizes of the loop
+  /// @param condition, body  bound at the sizes that the loop starts with
   /// @param operands         of the loop, good until finish()
   StartedLoop(const jit::NestedCall& call, std::shared_ptr<const BoundSteps> condition,
               std::shared_ptr<const BoundSteps> body, void* const* operands, void* request,
@@ -30,7 +30,18 @@ class StartedLoop : public StartedRegion {
  private:
   struct Nested;
   struct Stack;
-  void* place(std::int64_t iteration, std::uint32_t k) const;
+  /// A carried value before an iteration.
+  struct Carried {
+    Sizes sizes;
+    std::size_t bytes = 0;
+    void* address = nullptr;
+    std::shared_ptr<void> memory{};  ///< null: of an operand
+    std::size_t room = 0;            ///< bytes of `memory`
+  };
+  void fit(std::size_t region);
+  void give_captured(Nested& nested) const;
+  void* make_room(std::uint32_t k, Sizes sizes);
+  void* output(std::uint32_t position, const Sizes& sizes) override;
   std::int32_t ask(bool& goes_on);
   std::int32_t iterate();
   void* element(Stack& stack);
@@ -39,11 +50,9 @@ class StartedLoop : public StartedRegion {
   const jit::NestedCall& call_;
   RegionMachine& machine_;
   std::vector<void*> operands_;
-  std::unique_ptr<Nested> condition_, body_;
-  std::vector<std::size_t> carried_bytes_;
-  std::shared_ptr<void> places_[2];   ///< of carried values
-  std::vector<std::size_t> offsets_;  ///< of each in a place
-  std::shared_ptr<void> answer_;      ///< of the condition
+  std::vector<std::unique_ptr<Nested>> nested_;  ///< condition, body
+  std::vector<Carried> now_, next_;
+  std::shared_ptr<void> answer_;  ///< of the condition
   std::vector<Stack> stacks_;
   std::int64_t iterations_ = 0;
 };

@@ -75,6 +75,14 @@ struct NestedCall {
   SymExpr length;        ///< Scan: iterations
   bool reverse = false;  ///< Scan: from the last slice to the first
   bool counted = false;  ///< Scan: the first captured operand says how many slices are run
+  /// While: sizes of carried values that change between iterations, of each region the symbol that it has for one. Empty: the sizes
+  /// stay.
+  struct ChangingSize {
+    std::uint32_t carried = 0;    ///< value that has it
+    std::uint32_t dimension = 0;  ///< of that value
+    std::vector<Symbol> symbols;  ///< by region; the condition, then the body
+  };
+  std::vector<ChangingSize> changing;
   Symbol workspace;      ///< bytes of the workspace: known when the programs are planned
 
   /// Where the operands begin among the buffers of the launch.

@@ -328,27 +328,6 @@ bool changes_what_it_carries(const Error& error) {
   return what.starts_with("scan: C4") || what.starts_with("while_loop: C4");
 }
 
-[[noreturn]] void refuse_change(const Node& node, const Error& error) {
-  node.unsupported("carried values that change their type: " + std::string(error.what()));
-}
-
-/// A loop that runs a known number of times: a region where its body can be one.
-Outputs known_loop(const Node& node, const LoopParts& loop, const SymInt& length,
-                   const RunBody& run) {
-  const bool few = !length.is_symbolic() && length.value() > 0 && length.value() <= kMostUnrolled;
-  try {
-    return counted_loop(loop, length, run);
-  } catch (const NeedsValueError&) {
-    throw;
-  } catch (const UnsupportedError&) {
-    if (!few) throw;
-  } catch (const Error& error) {
-    if (!changes_what_it_carries(error)) throw;
-    if (!few) refuse_change(node, error);
-  }
-  return unrolled_loop(loop, length.value(), run);
-}
-
 /// Whether a loop runs at least once, as far as tracing tells.
 bool surely_runs(const Node& node) {
   const auto holds = [&](std::size_t k) {
@@ -374,7 +353,7 @@ std::pair<std::vector<Tensor>, std::vector<Tensor>> next_state(const LoopParts& 
 }
 
 /// A loop that asks its condition each time: what it carried last, and its stacked results. What changes its type in the first
-/// iteration only, as a placeholder does, is carried from the second one on.
+/// iteration only, as a placeholder does, is carried from the second one on; sizes may change in every one.
 Outputs asked_loop(const Node& node, const LoopParts& loop, const RunBody& run) {
   std::vector<Tensor> state{Tensor::scalar_int(i64, 0),
                             node.has(1) ? scalar(node.tensor(1)) : Tensor::scalar_int(boolean, 1)};
@@ -382,7 +361,8 @@ Outputs asked_loop(const Node& node, const LoopParts& loop, const RunBody& run) 
   const Tensor limit = node.has(0) ? scalar(node.tensor(0)) : Tensor();
   using Elements = std::vector<Tensor>;
   /// @param first  elements of iterations before
-  const auto run_from = [&](const std::vector<Tensor>& start, const Elements& first) {
+  const auto run_from = [&](const std::vector<Tensor>& start, const Elements& first,
+                            const WhileOptions& options) {
     const auto goes_on = [&](const std::vector<Tensor>& now) {
       return limit.defined() ? logical_and(now[1], less(now[0], limit)) : now[1];
     };
@@ -391,31 +371,63 @@ Outputs asked_loop(const Node& node, const LoopParts& loop, const RunBody& run) 
     if (loop.stacks) {
       std::tie(last, stacked) = scan_while(start, goes_on, [&](const std::vector<Tensor>& now) {
         return next_state(loop, now, run);
-      });
+      }, options);
       for (std::size_t k = 0; k < first.size(); ++k)
         stacked[k] = concat({unsqueeze(first[k], 0), stacked[k]}, 0);
     } else {
       last = while_loop(start, goes_on, [&](const std::vector<Tensor>& now) {
         return next_state(loop, now, run).first;
-      });
+      }, options);
     }
     Outputs outputs = outputs_of({last.begin() + 2, last.end()});
     for (const Tensor& tensor : stacked) outputs.emplace_back(tensor);
     return outputs;
   };
+  const bool may_begin = surely_runs(node);
+  std::string why;
+  for (const bool fixed_sizes : {true, false}) {
+    for (const bool begun : {false, true}) {
+      if (begun && !may_begin) continue;
+      try {
+        const auto [first_state, first] =
+            begun ? next_state(loop, state, run) : std::pair(state, Elements());
+        return run_from(first_state, first, {.fixed_sizes = fixed_sizes});
+      } catch (const Error& error) {
+        if (!changes_what_it_carries(error)) throw;
+        why = error.what();
+      }
+    }
+  }
+  node.unsupported("carried values that change their type: " + why);
+}
+
+/// Iterations that are traced one by one where only the sizes of what is carried change: more of them are a loop.
+constexpr std::int64_t kMostCopies = 8;
+
+/// A loop that runs a known number of times: a region where its body can be one.
+Outputs known_loop(const Node& node, const LoopParts& loop, const SymInt& length,
+                   const RunBody& run) {
+  const auto is_at_most = [&](std::int64_t most) {
+    return !length.is_symbolic() && length.value() > 0 && length.value() <= most;
+  };
   try {
-    return run_from(state, {});
+    return counted_loop(loop, length, run);
+  } catch (const NeedsValueError&) {
+    throw;
+  } catch (const UnsupportedError&) {
+    if (!is_at_most(kMostUnrolled)) throw;
   } catch (const Error& error) {
     if (!changes_what_it_carries(error)) throw;
-    if (!surely_runs(node)) refuse_change(node, error);
+    if (!is_at_most(kMostUnrolled)) return asked_loop(node, loop, run);
+    if (!is_at_most(kMostCopies)) {
+      try {
+        return asked_loop(node, loop, run);
+      } catch (const Error&) {
+        // As long as it is few, iterations of which each has its own types are traced.
+      }
+    }
   }
-  try {
-    const auto [second, first] = next_state(loop, state, run);
-    return run_from(second, first);
-  } catch (const Error& error) {
-    if (!changes_what_it_carries(error)) throw;
-    refuse_change(node, error);
-  }
+  return unrolled_loop(loop, length.value(), run);
 }
 
 /// How often a loop runs that its own condition ends, where the condition counts.

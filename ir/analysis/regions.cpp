@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "base/check.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 
 namespace heddle::ir {
@@ -69,6 +70,18 @@ base::SymbolExprs region_sizes(const Graph& region, std::span<const TensorMeta> 
       if (wanted[d].is_symbol()) sizes.try_emplace(wanted[d].symbol(), arguments[k].sizes[d]);
   }
   return sizes;
+}
+
+base::SymbolExprs changing_sizes(const Graph& body, std::size_t carried) {
+  base::SymbolExprs changing;
+  for (std::size_t k = 0; k < carried; ++k) {
+    const Dims& now = body.inputs()[k].meta().sizes;
+    const Dims& next = body.outputs()[k].meta().sizes;
+    for (std::size_t d = 0; d < now.size() && d < next.size(); ++d)
+      if (now[d].is_symbol() && is_unbacked(now[d]) && now[d] != next[d])
+        changing.try_emplace(now[d].symbol(), next[d]);
+  }
+  return changing;
 }
 
 std::vector<TensorMeta> region_arguments(const Node& node) {

@@ -28,6 +28,10 @@ bool is_pure(const Graph& graph);
 /// size of an input is bound by the call; the others are those of the surrounding graph.
 base::SymbolExprs region_sizes(const Graph& region, std::span<const TensorMeta> arguments);
 
+/// Sizes that change between iterations of a loop with this body, which carries its first `carried` inputs: symbols of sizes that
+/// only the run tells, given by an input, and what each is in the next iteration.
+base::SymbolExprs changing_sizes(const Graph& body, std::size_t carried);
+
 /// What each nested graph of `node` takes. HD_CHECKs that the node has nested graphs.
 std::vector<TensorMeta> region_arguments(const Node& node);
 

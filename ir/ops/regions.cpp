@@ -83,21 +83,38 @@ void check_same_each_time(const InferContext& context, const Graph& body, std::s
                          meta.to_string());
 }
 
+namespace {
+
+[[noreturn]] void fail_carried(const InferContext& context, const TensorMeta& start,
+                               const TensorMeta& result, std::size_t k, const std::string& label) {
+  context.fail_shape(fmt::format("{} {}", label, k), seen(context.env, start).to_string(),
+                     seen(context.env, result).to_string());
+}
+
+}  // namespace
+
+void check_carried_type(const InferContext& context, const TensorMeta& start,
+                        const TensorMeta& result, std::size_t k, const std::string& label) {
+  if (start.dtype != result.dtype || start.rank() != result.rank())
+    fail_carried(context, start, result, k, label);
+}
+
+void check_carried_size(const InferContext& context, const TensorMeta& start,
+                        const TensorMeta& result, std::size_t k, std::size_t d,
+                        const std::string& label) {
+  if (start.sizes[d] == result.sizes[d]) return;
+  const base::Predicate same{base::Predicate::Op::Eq, start.sizes[d], result.sizes[d]};
+  if (!context.env.expect(same).value_or(false) ||
+      !context.env.require(same, fmt::format("{}: {} {}", context.op.name, label, k),
+                           context.location))
+    fail_carried(context, start, result, k, label);
+}
+
 void check_carried(const InferContext& context, const TensorMeta& start, const TensorMeta& result,
                    std::size_t k, const std::string& label) {
-  if (start.dtype != result.dtype || start.rank() != result.rank())
-    context.fail_shape(fmt::format("{} {}", label, k), seen(context.env, start).to_string(),
-                       seen(context.env, result).to_string());
-  for (std::size_t d = 0; d < start.sizes.size(); ++d) {
-    if (start.sizes[d] == result.sizes[d]) continue;
-    const base::Predicate same{base::Predicate::Op::Eq, start.sizes[d], result.sizes[d]};
-    if (context.env.expect(same).value_or(false) &&
-        context.env.require(same, fmt::format("{}: {} {}", context.op.name, label, k),
-                            context.location))
-      continue;
-    context.fail_shape(fmt::format("{} {}", label, k), seen(context.env, start).to_string(),
-                       seen(context.env, result).to_string());
-  }
+  check_carried_type(context, start, result, k, label);
+  for (std::size_t d = 0; d < start.sizes.size(); ++d)
+    check_carried_size(context, start, result, k, d, label);
 }
 
 std::vector<TensorMeta> plain_arguments(std::span<const Value> inputs, std::size_t first) {

@@ -36,7 +36,14 @@ bool mentions(const SymExpr& size, const std::set<base::Symbol>& late);
 void check_same_each_time(const InferContext& context, const Graph& body, std::size_t k,
                           const std::string& label);
 
-/// Checks that result k of a loop's body is what the loop starts with: dtype and sizes.
+/// Checks that result k of a loop's body has the dtype and rank that the loop starts with.
+void check_carried_type(const InferContext& context, const TensorMeta& start,
+                        const TensorMeta& result, std::size_t k, const std::string& label);
+/// Checks that it has the size in dimension d, too.
+void check_carried_size(const InferContext& context, const TensorMeta& start,
+                        const TensorMeta& result, std::size_t k, std::size_t d,
+                        const std::string& label);
+/// Checks both.
 void check_carried(const InferContext& context, const TensorMeta& start, const TensorMeta& result,
                    std::size_t k, const std::string& label);
 

@@ -1,5 +1,7 @@
 #include "jit/lower/region.h"
 
+#include <algorithm>
+
 #include "ir/analysis/regions.h"
 #include "ir/nested_graphs.h"
 #include "ir/op.h"
@@ -21,6 +23,25 @@ std::shared_ptr<const Program> program_of(const ir::GraphRef& ref, const Lowerin
   auto program =
       std::make_shared<const Program>(lower_graph(*ref.graph, state.options(), state.shared));
   return state.shared.programs[ref.graph] = std::move(program);
+}
+
+/// Each once, where the body first has it.
+std::vector<NestedCall::ChangingSize> changing_sizes(const NestedCall& loop) {
+  const ir::Graph& condition = *loop.regions[0].graph;
+  const ir::Graph& body = *loop.regions[1].graph;
+  std::vector<NestedCall::ChangingSize> changing;
+  for (const auto& [symbol, next] : ir::changing_sizes(body, loop.carried)) {
+    const ir::SymExpr size(symbol);
+    for (std::uint32_t k = 0; k < loop.carried; ++k) {
+      const ir::Dims& sizes = body.inputs()[k].meta().sizes;
+      const auto d = std::ranges::find(sizes, size) - sizes.begin();
+      if (d == std::ssize(sizes)) continue;
+      const ir::SymExpr& asked = condition.inputs()[k].meta().sizes[static_cast<std::size_t>(d)];
+      changing.push_back({k, static_cast<std::uint32_t>(d), {asked.symbol(), symbol}});
+      break;
+    }
+  }
+  return changing;
 }
 
 }  // namespace
@@ -63,6 +84,7 @@ std::shared_ptr<const NestedCall> lower_regions(const Node& node, const Lowering
         node.has("length") ? std::get<SymExpr>(node.attr("length")) : node.input(0).meta().sizes[0];
   call->reverse = node.has("reverse") && node.flag("reverse");
   call->counted = node.has("counted") && node.flag("counted");
+  if (call->kind == ir::RegionKind::While) call->changing = changing_sizes(*call);
   call->workspace = {Symbol::Kind::Unbacked, kFirstWorkspace + step};
   return call;
 }

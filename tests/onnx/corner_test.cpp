@@ -311,8 +311,8 @@ TEST(Corner, EinsumRepeatsDimensionsOfOne) {
       (std::vector<double>{40, 72}));
 }
 
-/// y = x, twice as long after each of m iterations.
-ModelBuilder growing_loop(bool known) {
+/// y = x, after each of m iterations twice as long or, as `ranks` says, with a dimension more.
+ModelBuilder growing_loop(bool known, bool ranks = false) {
   ModelBuilder model;
   model.input("x", {"2"}).output("y");
   if (known)
@@ -327,17 +327,32 @@ ModelBuilder growing_loop(bool known) {
   for (const char* name : {"k", "go_in", "now"}) body.add_input()->set_name(name);
   for (const char* name : {"go_out", "next"}) body.add_output()->set_name(name);
   ModelBuilder::fill(*body.add_node(), "Identity", {"go_in"}, {"go_out"});
-  NodeProto& concat = *body.add_node();
-  ModelBuilder::fill(concat, "Concat", {"now", "now"}, {"next"});
-  ModelBuilder::set_int(concat, "axis", 0);
+  NodeProto& grows = *body.add_node();
+  if (ranks) {
+    model.ints("first", {0});
+    ModelBuilder::fill(grows, "Unsqueeze", {"now", "first"}, {"next"});
+  } else {
+    ModelBuilder::fill(grows, "Concat", {"now", "now"}, {"next"});
+    ModelBuilder::set_int(grows, "axis", 0);
+  }
   return model;
 }
 
-TEST(Corner, ALoopThatGrowsWhatItCarriesIsUnrolledOrUnsupported) {
+TEST(Corner, ALoopThatGrowsWhatItCarriesIsUnrolledOrBoundToEachSize) {
+  const Tensor x = Tensor::of<float>({1, 2}, {2});
   Engine engine = growing_loop(true).load();
-  EXPECT_THAT(engine.run({Tensor::of<float>({1, 2}, {2})})[0].to_doubles(),
+  EXPECT_THAT(engine.run({x})[0].to_doubles(),
               ElementsAre(1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2));
   Engine asks = growing_loop(false).load();
+  EXPECT_THAT(asks.run({x, Tensor::scalar_int(i64, 2)})[0].to_doubles(),
+              ElementsAre(1, 2, 1, 2, 1, 2, 1, 2));
+  EXPECT_THAT(asks.run({x, Tensor::scalar_int(i64, 0)})[0].to_doubles(), ElementsAre(1, 2));
+}
+
+TEST(Corner, ALoopThatGrowsRanksIsUnrolledOrUnsupported) {
+  Engine engine = growing_loop(true, true).load();
+  EXPECT_THAT(engine.run({ones({2})})[0].sizes(), ElementsAre(1, 1, 1, 2));
+  Engine asks = growing_loop(false, true).load();
   try {
     asks.run({ones({2}), Tensor::scalar_int(i64, 3)});
     FAIL() << "no error";

@@ -202,6 +202,80 @@ TEST(NestedLoop, APlaceholderTakesItsTypeInTheFirstIteration) {
   }
 }
 
+/// Tokens as a decoder makes them in a loop: each is the number of those before times 3, plus the last one, modulo 17. Without a trip
+/// count, `trips`, the loop ends behind `limit` of them or where one is 5.
+ModelBuilder growing(const std::string& trips) {
+  ModelBuilder model;
+  model.input("tokens", {"n"}, TensorProto::INT64).input("limit", {}, TensorProto::INT64);
+  model.output("all", TensorProto::INT64).output("steps", TensorProto::INT64);
+  add_truth(model, "go", true);
+  add_number(model, "zero", 0);
+  add_number(model, "one", 1);
+  add_number(model, "three", 3);
+  add_number(model, "five", 5);
+  add_number(model, "seventeen", 17);
+  add_number(model, "twenty", 20);
+  model.ints("first", {0}).ints("last", {-1});
+  NodeProto& loop = model.node("Loop", {trips, "go", "tokens", "zero"}, {"all", "steps"});
+  const bool asks = trips.empty();
+  add_graph(loop, "body", {"k", "go_in", "some", "step"},
+            {{"Shape", {"some"}, "length"},
+             {"Mul", {"length", "three"}, "tripled"},
+             {"Gather", {"some", "last"}, "newest"},
+             {"Add", {"tripled", "newest"}, "sum"},
+             {"Mod", {"sum", "seventeen"}, "token"},
+             {"Concat", {"some", "token"}, "more"},
+             {"Add", {"step", "one"}, "next"},
+             {"ReduceSum", {"token", "first"}, "single"},
+             {"Equal", {"single", "five"}, "is_end"},
+             {"Not", {"is_end"}, "goes_on"},
+             {"Less", {"next", "limit"}, "is_below"},
+             {"And", {"goes_on", "is_below"}, "stop"},
+             {"Identity", {"go_in"}, "kept"}},
+            {asks ? "stop" : "kept", "more", "next"});
+  GraphProto& body = *loop.mutable_attribute(0)->mutable_g();
+  for (NodeProto& node : *body.mutable_node()) {
+    if (node.op_type() == "Concat") ModelBuilder::set_int(node, "axis", 0);
+    if (node.op_type() == "ReduceSum") ModelBuilder::set_int(node, "keepdims", 0);
+  }
+  return model;
+}
+
+std::vector<double> grown(std::vector<double> tokens, std::int64_t limit, bool ends) {
+  for (std::int64_t step = 0; step < limit; ++step) {
+    tokens.push_back(std::fmod(3.0 * static_cast<double>(tokens.size()) + tokens.back(), 17));
+    if (ends && tokens.back() == 5) break;
+  }
+  return tokens;
+}
+
+TEST(NestedLoop, CarriesWhatGrows) {
+  const auto call = [](Engine& engine, const std::vector<std::int64_t>& tokens, std::int64_t limit) {
+    return engine.run({Tensor::of(std::span<const std::int64_t>(tokens),
+                                  {static_cast<std::int64_t>(tokens.size())}),
+                       Tensor::scalar_int(i64, limit)});
+  };
+  struct Case {
+    std::string trips;
+    bool ends;
+    std::int64_t known;  ///< trips; 0: the limit says
+  };
+  for (const Case& c : {Case{"", true, 0}, {"limit", false, 0}, {"twenty", false, 20}, {"five", false, 5}}) {
+    SCOPED_TRACE(c.trips);
+    Engine engine = growing(c.trips).load();
+    for (const std::vector<std::int64_t>& tokens : {std::vector<std::int64_t>{2}, {9, 1, 4}}) {
+      for (const std::int64_t limit : {12, 1, 30}) {
+        const auto wanted =
+            grown({tokens.begin(), tokens.end()}, c.known != 0 ? c.known : limit, c.ends);
+        const std::vector<Tensor> got = call(engine, tokens, limit);
+        EXPECT_THAT(got[0].to_doubles(), ElementsAreArray(wanted)) << limit;
+        EXPECT_EQ(got[1].item(), static_cast<double>(wanted.size() - tokens.size())) << limit;
+      }
+    }
+    EXPECT_EQ(engine.stats().compiles, 1u);
+  }
+}
+
 /// What a body calls its own, an input here, hides what has the name around it.
 TEST(NestedLoop, NamesOfABodyHideThoseAroundIt) {
   ModelBuilder model;

@@ -43,6 +43,14 @@ struct ScanOptions {
   At where = At::current();
 };
 
+/// How while_loop() and scan_while() run.
+struct WhileOptions {
+  /// Sizes of what is carried may not change between iterations: those of the results are known before the run, and nothing is
+  /// bound to sizes in an iteration.
+  bool fixed_sizes = false;
+  At where = At::current();
+};
+
 namespace detail {
 
 /// A callable over the tensors of its arguments; the leaves lie in the value that it returned.
@@ -56,7 +64,7 @@ HEDDLE_API void trace_cond(const Arg& predicate, std::span<const Tensor> operand
                            const Body& then_body, const Body& else_body);
 /// Those of the value that `body` returned. `stacks`: which is the next state and an element of the result.
 HEDDLE_API void trace_while(const Leaves& start, const Body& condition, const Body& body,
-                            bool stacks, At where);
+                            bool stacks, const WhileOptions& options);
 /// `body` takes the carried tensors, then the slices.
 HEDDLE_API void trace_scan(const Leaves& start, std::span<const Tensor> scanned, const Body& body,
                            const ScanOptions& options, bool is_map);
@@ -134,11 +142,14 @@ auto cond(const Arg& predicate, Then&& then_body, Else&& else_body, A... argumen
 }
 
 /// `state = body(state)` as long as condition(state), a bool tensor, holds. The state is built like the
-/// first one in every iteration, its tensors of the same dtypes and sizes.
+/// first one in every iteration, its tensors of the same dtypes and ranks.
+///
+/// Their sizes may change, as those of a sequence that grows: body and condition are traced for any such sizes, compiled once and bound
+/// to those of each iteration, and only the run tells the sizes of the results.
 ///
 /// @throws StructureError, ShapeError naming the carried value that changes.
 template <typename State, typename Condition, typename F>
-State while_loop(State state, Condition&& condition, F&& body, At where = At::current()) {
+State while_loop(State state, Condition&& condition, F&& body, const WhileOptions& options = {}) {
   if (!detail::tracing()) {
     while (condition(std::as_const(state)).item() != 0) state = body(std::as_const(state));
     return state;
@@ -147,17 +158,17 @@ State while_loop(State state, Condition&& condition, F&& body, At where = At::cu
   std::optional<Tensor> answer;
   std::optional<State> result;
   detail::trace_while(detail::leaves_of(state), detail::body_of(condition, given, answer),
-                      detail::body_of(body, given, result), false, where);
+                      detail::body_of(body, given, result), false, options);
   return std::move(*result);
 }
 
-/// As while_loop(), but that body(state) returns the next state and an element of the result. Outside of a trace the body runs once
+/// As while_loop(), but that body(state) returns the next state and an element of the result, of the same sizes in each iteration. Outside of a trace the body runs once
 /// where there is no iteration, to tell sizes and dtypes of elements.
 ///
 /// @throws StructureError, ShapeError naming the carried value that changes.
 /// @return the last state, and the elements stacked: the element's structure with a dimension more, whose size only the run tells.
 template <typename State, typename Condition, typename F>
-auto scan_while(State state, Condition&& condition, F&& body, At where = At::current()) {
+auto scan_while(State state, Condition&& condition, F&& body, const WhileOptions& options = {}) {
   using R = std::decay_t<std::invoke_result_t<F&, State>>;
   using Y = typename R::second_type;
   std::optional<R> result;
@@ -165,7 +176,7 @@ auto scan_while(State state, Condition&& condition, F&& body, At where = At::cur
     const std::tuple<State> given(state);
     std::optional<Tensor> answer;
     detail::trace_while(detail::leaves_of(state), detail::body_of(condition, given, answer),
-                        detail::body_of(body, given, result), true, where);
+                        detail::body_of(body, given, result), true, options);
     return std::pair<State, Y>(std::move(result->first), std::move(result->second));
   }
   std::vector<std::vector<Tensor>> elements;
