@@ -47,9 +47,10 @@ class Graph:
         self.random = np.random.default_rng(seed)
         self.tolerance = tolerance
         self.nodes, self.constants, self.inputs, self.outputs = [], {}, [], []
+        self.prefix = ""
 
     def name(self, hint):
-        return f"{hint}_{len(self.nodes)}_{len(self.constants)}"
+        return f"{hint}_{self.prefix}{len(self.nodes)}_{len(self.constants)}"
 
     def input(self, name, array):
         self.inputs.append((name, array))
@@ -78,14 +79,41 @@ class Graph:
         self.nodes.append((op, list(inputs), names, attributes))
         return names[0] if results == 1 else names
 
+    def loop(self, steps, start, body):
+        """Runs `body` so many times, a function of a graph and the values carried that gives the next ones; constants are this
+        graph's. The values carried at the end."""
+        inner = Graph()
+        inner.random, inner.constants, inner.prefix = self.random, self.constants, "body_"
+        inner.inputs = ["step", "go", *(f"carried_{k}" for k in range(len(start)))]
+        inner.outputs = ["go", *body(inner, inner.inputs[2:])]
+        return self.op("Loop", self.constant(np.int64(steps)), "", *start, results=len(start), body=inner)
+
+    def proto(self, inputs, outputs, constants):
+        """The GraphProto."""
+        def made(op, ins, outs, attributes):
+            attributes = {name: value.body_proto() if isinstance(value, Graph) else value
+                          for name, value in attributes.items()}
+            return helper.make_node(op, ins, outs, domain="com.microsoft" if op in CONTRIB else None, **attributes)
+        return helper.make_graph([made(*node) for node in self.nodes], "graph", inputs, outputs, constants)
+
+    def body_proto(self):
+        """Of a loop's body, whose condition stays; sizes of what it carries are open."""
+        types = [TensorProto.INT64, TensorProto.BOOL] + [TensorProto.FLOAT] * (len(self.inputs) - 2)
+        inputs = [helper.make_tensor_value_info(name, dtype, [] if k < 2 else None)
+                  for k, (name, dtype) in enumerate(zip(self.inputs, types))]
+        self.nodes.append(("Identity", ["go"], ["go_on"], {}))
+        outputs = [helper.make_tensor_value_info(name, dtype, None)
+                   for name, dtype in zip(["go_on", *self.outputs[1:]], types[1:])]
+        proto = self.proto(inputs, outputs, [])
+        self.nodes.pop()
+        return proto
+
     def model(self, outputs):
         """The ModelProto; `outputs` are the values of self.outputs."""
         def info(name, array):
             return helper.make_tensor_value_info(name, ELEMENT_TYPES[array.dtype.name], array.shape)
-        nodes = [helper.make_node(op, ins, outs, domain="com.microsoft" if op in CONTRIB else None, **attributes)
-                 for op, ins, outs, attributes in self.nodes]
-        graph = helper.make_graph(
-            nodes, "graph", [info(name, array) for name, array in self.inputs],
+        graph = self.proto(
+            [info(name, array) for name, array in self.inputs],
             [info(name, value.astype(np.float32)) for name, value in zip(self.outputs, outputs)],
             [numpy_helper.from_array(array, name) for name, array in self.constants.items()])
         opsets = [helper.make_opsetid("", OPSET)]
@@ -399,6 +427,36 @@ def decoder(layers, product):
     return g
 
 
+def generation(layers, width, heads, prompt, steps):
+    """Vectors that follow from those before: each step adds a row to the caches, in a loop of the graph."""
+    g = Graph(seed=15, tolerance=1e-2)
+    size = width // heads
+    caches = [g.input(f"{kind}_{layer}", normal(20 + 2 * layer + k, 1, heads, prompt, size))
+              for layer in range(layers) for k, kind in enumerate(["keys", "values"])]
+
+    def body(b, carried):
+        x, *past = carried
+        present = []
+
+        def split(y):
+            return b.op("Transpose", b.op("Reshape", y, b.integers(0, 0, heads, size)), perm=[0, 2, 1, 3])
+        for layer in range(layers):
+            y = normed(b, x, width)
+            query, key, value = (split(linear(b, y, width, width)) for _ in range(3))
+            keys = b.op("Concat", past[2 * layer], key, axis=2)
+            values = b.op("Concat", past[2 * layer + 1], value, axis=2)
+            present += [keys, values]
+            scores = b.op("MatMul", query, b.op("Transpose", keys, perm=[0, 1, 3, 2]))
+            scores = b.op("Softmax", b.op("Div", scores, b.scalar(math.sqrt(size))), axis=3)
+            context = b.op("Transpose", b.op("MatMul", scores, values), perm=[0, 2, 1, 3])
+            context = b.op("Reshape", context, b.integers(0, 0, width))
+            x = b.op("Add", x, linear(b, context, width, width))
+            x = b.op("Add", x, feed_forward(b, normed(b, x, width), width, 4 * width))
+        return [normed(b, x, width), *present]
+    g.outputs = g.loop(steps, [g.input("x", normal(16, 1, 1, width)), *caches], body)
+    return g
+
+
 def conv_block():
     g = Graph(seed=9, tolerance=5e-4)
     x = g.input("x", normal(9, 1, 64, 56, 56))
@@ -454,6 +512,7 @@ GRAPHS = {
     "decoder": ("2 decoder layers of 1024, a token behind 1023",
                 lambda: decoder(2, lambda g, x, inner, outer: g.op("MatMul", x, g.weight(inner, outer)))),
     "decoder_4bit": ("the same, weights of 4 bits in blocks of 32", lambda: decoder(2, few_bits)),
+    "generation": ("2 layers of 256, 128 steps in a loop whose caches grow", lambda: generation(2, 256, 4, 64, 128)),
     "conv_block": ("two 3x3 convolutions 64-64 at 56x56, residual", conv_block),
     "conv_block_qdq": ("3x3, 3x3, 1x1 convolutions 128-128 at 28x28 quantised ahead",
                        conv_block_of_bytes),

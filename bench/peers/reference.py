@@ -167,8 +167,17 @@ def reference(graph):
     values = {name: wide(array) for name, array in graph.constants.items()}
     values.update({name: wide(array) for name, array in graph.inputs})
     cost = {"flops": 0, "cheap": 0, "transcendental": 0}
+    evaluate(graph, values, cost)
+    return [values[name] for name in graph.outputs], {key: int(n) for key, n in cost.items()}
+
+
+def evaluate(graph, values, cost):
+    """Puts the values of the graph's nodes into `values`, but for those that nothing reads any more, and adds to `cost`."""
     last = {name: k for k, (_, inputs, _, _) in enumerate(graph.nodes) for name in inputs}
     for k, (op, inputs, names, attributes) in enumerate(graph.nodes):
+        if op == "Loop":
+            values.update(zip(names, loop(attributes["body"], inputs, values, cost)))
+            continue
         operands = [values[name] for name in inputs]
         results = REFERENCE[op](*operands, **attributes)
         results = results if isinstance(results, list) else [results]
@@ -183,6 +192,17 @@ def reference(graph):
             cost["cheap"] += elements
         values.update(zip(names, results))
         for name in set(inputs):
-            if last[name] == k and name not in graph.outputs:
+            if last[name] == k and name not in graph.outputs and name not in graph.constants:
                 values.pop(name, None)
-    return [values[name] for name in graph.outputs], {key: int(n) for key, n in cost.items()}
+
+
+def loop(body, inputs, values, cost):
+    """What a loop carries at its end, whose condition stays true."""
+    steps, _, *start = inputs
+    carried = [values[name] for name in start]
+    for step in range(int(values[steps])):
+        inside = {name: values[name] for name in body.constants}
+        inside.update(zip(body.inputs, [np.int64(step), np.bool_(True), *carried]))
+        evaluate(body, inside, cost)
+        carried = [inside[name] for name in body.outputs[1:]]
+    return carried
