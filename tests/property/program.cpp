@@ -430,6 +430,7 @@ class Author {
           [&] { return chance_in_body_ ? keep()(other)[0] : other * 2.0; });
       kept = bounded(kept);
     }
+    if (chance(40)) kept = regrown(kept, x);
     if (chance(40)) {
       used("late output");
       kept_.push_back(concat({kept, flatten(x)}, 0) * 1.0);
@@ -439,6 +440,31 @@ class Author {
       pool_.push_back(bounded(pick() + sum(iota({kept.size(0)}, 0, f32))));
     }
     pool_.push_back(bounded(pick() + sum(kept)));
+  }
+
+  /// A loop that changes the size of what it carries, and of another value that may follow it. Bodies are traced more than once, so that
+  /// what they do is drawn before.
+  Tensor regrown(const Tensor& kept, const Tensor& x) {
+    used("loop that grows");
+    const int how = below(4);
+    const int times = below(5);
+    const bool follows = chance(50);
+    const Tensor captured = flatten(x);
+    using State = std::tuple<Tensor, Tensor, Tensor>;
+    const auto [count, grown, other] = while_loop(
+        State(cast(iota({1}), f32), kept, kept * 0.5),
+        [&](const State& s) { return any(less(std::get<0>(s), times)); },
+        [&](const State& s) {
+          const auto& [number, now, beside] = s;
+          const Tensor longer = how == 0   ? concat({now, captured}, 0)
+                                : how == 1 ? concat({now, sum(now, {0}, true) * 0.25}, 0)
+                                : how == 2 ? slice(now, 0, 0, now.size(0) / 2)
+                                           : keep()(now - 0.5)[0];
+          const Tensor next = bounded(longer);
+          return State(number + 1.0, next, follows ? next * 2.0 : concat({beside, beside}, 0));
+        });
+    kept_.push_back(bounded(other + sum(grown)));
+    return grown;
   }
 
   static Tensor flatten(const Tensor& x) { return x.rank() == 1 ? x : reshape(x, {x.size(0) * 4}); }
