@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <memory>
 #include <new>
+#include <optional>
+#include <stop_token>
 
 #include "engine/c_status.h"
 #include "heddle/dlpack.h"
@@ -14,6 +16,7 @@
 #include "heddle/error.h"
 #include "heddle/onnx.h"
 #include "heddle/ops.h"
+#include "scheduler/stop.h"
 
 namespace hd = heddle;
 using hd::engine::check_not_null;
@@ -21,6 +24,10 @@ using hd::engine::status_of;
 
 struct heddle_tensor {
   hd::Tensor tensor;
+};
+
+struct heddle_stop {
+  std::stop_source source;
 };
 
 struct heddle_engine {
@@ -49,6 +56,20 @@ hd::Sizes to_sizes(const char* function, std::int32_t rank, const std::int64_t* 
   if (rank > 0) check_not_null(function, numbers);
   return {numbers, numbers + rank};
 }
+
+/// Of heddle_stop_watch().
+thread_local std::stop_token watched;
+
+/// While it lives, what this thread watches ends its calls.
+class Watching {
+ public:
+  Watching() {
+    if (watched.stop_possible()) scope_.emplace(watched);
+  }
+
+ private:
+  std::optional<hd::scheduler::StopScope> scope_;
+};
 
 heddle_tensor* to_handle(hd::Tensor tensor) { return new heddle_tensor{std::move(tensor)}; }
 
@@ -349,10 +370,29 @@ heddle_status heddle_apply(const char* op, heddle_tensor* const* operands, size_
   });
 }
 
+heddle_status heddle_stop_create(heddle_stop** stop) {
+  return status_of([&] {
+    check_not_null("heddle_stop_create", stop);
+    *stop = new heddle_stop();
+  });
+}
+
+void heddle_stop_request(heddle_stop* stop) {
+  if (stop != nullptr) stop->source.request_stop();
+}
+
+void heddle_stop_destroy(heddle_stop* stop) { delete stop; }
+
+heddle_status heddle_stop_watch(heddle_stop* stop) {
+  return status_of(
+      [&] { watched = stop == nullptr ? std::stop_token() : stop->source.get_token(); });
+}
+
 heddle_status heddle_engine_run(heddle_engine* engine, heddle_tensor* const* inputs,
                                 size_t input_count, heddle_tensor** outputs, size_t output_count) {
   return status_of([&] {
     check_not_null("heddle_engine_run", engine);
+    const Watching watching;
     Tensors given("heddle_engine_run", inputs, input_count);
     give("heddle_engine_run", engine->engine.run(std::span<const hd::Tensor>(given.get())), outputs,
          output_count);
@@ -364,6 +404,7 @@ heddle_status heddle_engine_run_into(heddle_engine* engine, heddle_tensor* const
                                      size_t output_count) {
   return status_of([&] {
     check_not_null("heddle_engine_run_into", engine);
+    const Watching watching;
     Tensors given("heddle_engine_run_into", inputs, input_count);
     Tensors wanted("heddle_engine_run_into", outputs, output_count);
     engine->engine.run_into(given.get(), wanted.get());

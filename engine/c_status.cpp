@@ -31,6 +31,7 @@ heddle_status code_of(const std::exception& error) {
   if (is<UnsupportedError>(error)) return HEDDLE_ERROR_UNSUPPORTED;
   if (is<OptionError>(error)) return HEDDLE_ERROR_OPTION;
   if (is<CompileError>(error)) return HEDDLE_ERROR_COMPILE;
+  if (is<Cancelled>(error)) return HEDDLE_ERROR_CANCELLED;
   if (is<OutOfMemory>(error) || is<std::bad_alloc>(error)) return HEDDLE_ERROR_OUT_OF_MEMORY;
   return HEDDLE_ERROR_INTERNAL;
 }

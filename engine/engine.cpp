@@ -20,6 +20,7 @@
 #include "ir/passes/control_deps.h"
 #include "ir/text.h"
 #include "jit/index_report.h"
+#include "scheduler/stop.h"
 
 namespace heddle {
 
@@ -165,6 +166,7 @@ void Engine::Impl::execute(const BoundPlan& plan, std::span<const Tensor> inputs
 void Engine::Impl::execute_on_device(const BoundPlan& plan, std::span<const Tensor> inputs,
                                      std::span<Tensor> outputs, std::vector<RunEvent>* events) {
   plan.executable->guards().check_overlap(inputs);
+  scheduler::end_if_stopped();
   LateOutputs late(*this, plan, inputs, outputs);
   const engine::CudaOutcome outcome = cuda->run({plan, inputs, outputs, late, events});
   note_peak(outcome.peak_bytes);
@@ -240,6 +242,7 @@ Engine::~Engine() = default;
 std::vector<Tensor> Engine::Impl::run(std::span<const Tensor> inputs,
                                       std::vector<Tensor>* handed_over,
                                       std::shared_ptr<const void>* prototype) {
+  scheduler::end_if_stopped();
   if (options.device.kind() == Device::Kind::Reference) return run_reference(inputs, prototype);
   const engine::Reclaimer::Reader reader(plans.reclaimer());
   return run_by(
@@ -361,6 +364,7 @@ void Engine::Impl::run_aside(const BoundPlan& plan, std::span<const Tensor> inpu
 }
 
 void Engine::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs) {
+  scheduler::end_if_stopped();
   if (impl_->options.device.kind() == Device::Kind::Reference)
     return copy_into(impl_->run_reference(inputs, nullptr), inputs, outputs,
                      [&](std::size_t i) { return impl_->is_donated(i); });
@@ -397,9 +401,12 @@ void Engine::Impl::run_plan_into(const BoundPlan& plan, std::span<const Tensor> 
 }
 
 std::future<std::vector<Tensor>> Engine::submit(std::vector<Tensor> inputs) {
+  const std::stop_token* const watched = scheduler::watched_stop();
   return std::async(std::launch::async, [impl = impl_.get(), call = impl_->submitted.begin(),
-                                         kept = std::move(inputs)]() mutable {
+                                         kept = std::move(inputs),
+                                         stop = watched == nullptr ? std::stop_token() : *watched]() mutable {
     const std::shared_ptr<void> until_it_ends = std::move(call);
+    const scheduler::StopScope scope(stop);
     std::vector<Tensor> handed_over = std::move(kept);
     return impl->run(handed_over, &handed_over, nullptr);
   });

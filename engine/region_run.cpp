@@ -8,6 +8,7 @@
 #include "engine/late_phase.h"
 #include "heddle/error.h"
 #include "memory/allocator.h"
+#include "scheduler/stop.h"
 
 namespace heddle::engine {
 
@@ -170,6 +171,7 @@ template <typename F>
 std::int32_t run_each(Frame& first, RegionMachine& machine, F&& run) {
   std::int32_t status = 0;
   for (Frame* frame = &first; frame != nullptr && status == 0;) {
+    scheduler::end_if_stopped();
     if (frame->plan().refusal) throw ShapeError(*frame->plan().refusal);
     status = run(*frame);
     if (status == 0) frame = frame->next(machine, &status);

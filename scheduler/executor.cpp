@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/processors.h"
+#include "scheduler/stop.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -462,7 +463,10 @@ std::int32_t Executor::run(std::span<const BoundStep> steps, std::span<const Bou
     return run_shares(steps, stages);
   std::int32_t status = 0;
   Stay stay;
+  const std::stop_token* const stop = watched_stop();
   for (const BoundStage& stage : stages) {
+    if (stop != nullptr) [[unlikely]]
+      end_if_stopped(*stop);
     const BoundStep* first = steps.data() + stage.first;
     if (first->run_alone != nullptr)
       first->run_alone(*first, *this, &status);

@@ -87,7 +87,7 @@ class Executor {
   /// calling thread. Allocates nothing. Any number of threads may call it at once: a call that finds the
   /// workers busy runs inline, and so does one while callers, of any executor, are at work on every processor that the process has the time
   /// of, or on as many as threads().
-  /// @return the first status word that is not 0, else 0.
+  /// @return the first status word that is not 0, else 0. @throws Cancelled where the caller's StopScope says so.
   /// `backwards`: reversible steps begin with their last iterations, as every other turn of a loop does: what the turn
   /// before read last is still in the caches then.
   std::int32_t run(std::span<const BoundStep> steps, std::span<const BoundStage> stages,

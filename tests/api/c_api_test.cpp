@@ -134,6 +134,36 @@ TEST(CApi, RunsAGraph) {
   heddle_tensor_free(output);
 }
 
+TEST(CApi, CallsEndWhenWhatTheirThreadWatchesIsRequested) {
+  const Handle<heddle_engine> engine = parse(kDouble);
+  std::vector<float> numbers{1, 2, 3, 4};
+  const int64_t sizes[] = {2, 2};
+  heddle_tensor* input = nullptr;
+  ASSERT_EQ(
+      heddle_tensor_wrap(numbers.data(), HEDDLE_F32, 2, sizes, nullptr, nullptr, nullptr, &input),
+      HEDDLE_OK);
+  heddle_tensor* output = nullptr;
+  heddle_stop* stop = nullptr;
+  EXPECT_EQ(heddle_stop_create(nullptr), HEDDLE_ERROR_ARGUMENT);
+  ASSERT_EQ(heddle_stop_create(&stop), HEDDLE_OK);
+  ASSERT_EQ(heddle_stop_watch(stop), HEDDLE_OK);
+  ASSERT_EQ(heddle_engine_run(engine.get(), &input, 1, &output, 1), HEDDLE_OK);
+  heddle_stop_request(stop);
+  heddle_tensor* second = nullptr;
+  EXPECT_EQ(heddle_engine_run(engine.get(), &input, 1, &second, 1), HEDDLE_ERROR_CANCELLED);
+  EXPECT_STREQ(heddle_last_error(), "run: ended before its last step, as its caller asked");
+  EXPECT_EQ(second, nullptr);
+  EXPECT_EQ(heddle_engine_run_into(engine.get(), &input, 1, &output, 1), HEDDLE_ERROR_CANCELLED);
+  EXPECT_EQ(values_of(output), (std::vector<float>{2, 4, 6, 8}));
+  heddle_stop_destroy(stop);
+  EXPECT_EQ(heddle_engine_run_into(engine.get(), &input, 1, &output, 1), HEDDLE_ERROR_CANCELLED)
+      << "what was watched is, as long as nothing else is";
+  ASSERT_EQ(heddle_stop_watch(nullptr), HEDDLE_OK);
+  EXPECT_EQ(heddle_engine_run_into(engine.get(), &input, 1, &output, 1), HEDDLE_OK);
+  heddle_tensor_free(input);
+  heddle_tensor_free(output);
+}
+
 TEST(CApi, TellsWhatAModelTakes) {
   const Handle<heddle_engine> engine = parse(kDouble);
   EXPECT_EQ(heddle_engine_input_count(engine.get()), 1u);

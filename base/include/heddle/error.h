@@ -63,6 +63,7 @@ HEDDLE_DEFINE_ERROR(CompileError, Error);      ///< code generation or a device 
 HEDDLE_DEFINE_ERROR(InvariantError, Error);    ///< a graph that breaks a rule of its stage
 HEDDLE_DEFINE_ERROR(CycleError, Error);        ///< order edges that form a cycle; lists it
 HEDDLE_DEFINE_ERROR(OutOfMemory, Error);       ///< an allocation failed or would pass the cap
+HEDDLE_DEFINE_ERROR(Cancelled, Error);         ///< a call that its caller ended (heddle/stop.h)
 
 #undef HEDDLE_DEFINE_ERROR
 

@@ -16,6 +16,7 @@ struct DLManagedTensorVersioned; /* <dlpack/dlpack.h> of DLPack 1.x */
 
 typedef struct heddle_tensor heddle_tensor;
 typedef struct heddle_engine heddle_engine;
+typedef struct heddle_stop heddle_stop;
 
 /* ---- Tensors. A handle shares its memory with every handle that was made from it. ---- */
 
@@ -129,6 +130,15 @@ HEDDLE_C_API heddle_status heddle_engine_run_into(heddle_engine* engine,
                                                   heddle_tensor* const* inputs, size_t input_count,
                                                   heddle_tensor* const* outputs,
                                                   size_t output_count);
+/* What ends calls early: those of a thread that watches it end with HEDDLE_ERROR_CANCELLED once it is requested. heddle/stop.h says where
+ * they do, and what holds then. */
+HEDDLE_C_API heddle_status heddle_stop_create(heddle_stop** stop);
+/* From any thread, at any time. */
+HEDDLE_C_API void heddle_stop_request(heddle_stop* stop);
+/* Those who watch it are not asked any more. */
+HEDDLE_C_API void heddle_stop_destroy(heddle_stop* stop);
+/* heddle_engine_run() and heddle_engine_run_into() on this thread watch it from here on; null: none. */
+HEDDLE_C_API heddle_status heddle_stop_watch(heddle_stop* stop);
 /* Compiles for inputs such as these without running. */
 HEDDLE_C_API heddle_status heddle_engine_prepare(heddle_engine* engine,
                                                  heddle_tensor* const* inputs, size_t input_count);

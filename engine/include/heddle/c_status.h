@@ -34,7 +34,8 @@ typedef HEDDLE_C_ENUM(heddle_status){
     HEDDLE_ERROR_OPTION = 13,
     HEDDLE_ERROR_COMPILE = 14,
     HEDDLE_ERROR_OUT_OF_MEMORY = 15,
-    HEDDLE_ERROR_CALLBACK = 16 /* a function of the caller said that it failed */
+    HEDDLE_ERROR_CALLBACK = 16, /* a function of the caller said that it failed */
+    HEDDLE_ERROR_CANCELLED = 17 /* a call that its caller ended (heddle_stop_request()) */
 } heddle_status;
 
 /* Element types, in the order of heddle::DType. */

@@ -12,6 +12,7 @@
 #include "heddle/error.h"
 #include "heddle/kernel_call.h"
 #include "heddle/ops.h"
+#include "heddle/stop.h"
 #include "heddle/structure.h"
 #include "heddle/symint.h"
 #include "heddle/tensor.h"
