@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
+#include <utility>
 
 #include "engine/onnx/onnx.pb.h"
 #include "engine/onnx/reader.h"
@@ -41,6 +42,30 @@ std::optional<SymInt> known_size(const Node& node, std::size_t k) {
   return (*ints)[0];
 }
 
+// Sequences between nested graphs are slices of tensors, in any number.
+
+/// What the elements of a sequence are.
+struct ElementType {
+  DType dtype = f32;
+  SymInts sizes;
+};
+
+/// Nothing of a list without elements.
+std::optional<ElementType> element_type(const Value& sequence) {
+  if (sequence.is_listed() && sequence.elements().empty()) return {};
+  const Tensor rows = sequence.rows();
+  SymInts sizes = rows.shape();
+  sizes.erase(sizes.begin());
+  return ElementType{rows.dtype(), std::move(sizes)};
+}
+
+/// A sequence without elements.
+Tensor no_rows(const ElementType& type) {
+  SymInts sizes = type.sizes;
+  sizes.insert(sizes.begin(), 0);
+  return expand(Tensor::zeros(type.dtype, {}), sizes);
+}
+
 // If: the branch in its place when the condition is known, else both as a cond.
 
 /// A branch that does not fit the sizes of the inputs is one that is not meant for them: what chooses must be known.
@@ -76,6 +101,64 @@ std::vector<Tensor> as_beside(std::vector<Tensor> results, const Shapes& others)
   return results;
 }
 
+/// What a nested graph gives as a tensor, which has numbers alone.
+Tensor tensor_between(const Value& value) {
+  if (value.is_text() || value.is_maps())
+    throw UnsupportedError({.what = "a result of a nested graph",
+                            .where = {},
+                            .expected = "numbers",
+                            .got = value.is_text() ? "strings" : "maps"});
+  return value.tensor();
+}
+
+/// What the branches of an If give, as tensors.
+class BranchResults {
+ public:
+  explicit BranchResults(const RunBody& run) : run_(run) {}
+
+  /// @param other  the other branch: what it gave when it was traced last tells the elements of a sequence that has none here
+  std::vector<Tensor> of(const GraphProto& branch, const GraphProto& other) {
+    const std::vector<Value> values = run_.values(branch, {});
+    std::vector<Tensor> tensors;
+    Types& types = types_[&branch];
+    types.assign(values.size(), {});
+    is_sequence_.resize(std::max(is_sequence_.size(), values.size()));
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      if (!values[k].is_sequence()) {
+        tensors.push_back(tensor_between(values[k]));
+        continue;
+      }
+      is_sequence_[k] = true;
+      types[k] = element_type(values[k]);
+      const Types& beside = types_[&other];
+      if (types[k])
+        tensors.push_back(values[k].rows());
+      else if (k < beside.size() && beside[k])
+        tensors.push_back(no_rows(*beside[k]));
+      else
+        misses_ = true, tensors.push_back(Tensor::zeros(f32, {0}));
+    }
+    return tensors;
+  }
+
+  /// Whether the elements of a sequence were not known since the last question: now they may be.
+  bool missed() { return std::exchange(misses_, false); }
+
+  Outputs outputs(const std::vector<Tensor>& results) const {
+    Outputs outputs = outputs_of(results);
+    for (std::size_t k = 0; k < outputs.size(); ++k)
+      if (is_sequence_[k]) outputs[k] = Value::of_rows(results[k]);
+    return outputs;
+  }
+
+ private:
+  using Types = std::vector<std::optional<ElementType>>;
+  const RunBody& run_;
+  std::map<const GraphProto*, Types> types_;
+  std::vector<bool> is_sequence_;
+  bool misses_ = false;
+};
+
 Outputs convert_if(const Node& node, const RunBody& run, const FindValue&) {
   const GraphProto& yes = node.graph("then_branch");
   const GraphProto& no = node.graph("else_branch");
@@ -84,14 +167,24 @@ Outputs convert_if(const Node& node, const RunBody& run, const FindValue&) {
   if (const auto known = known_size(node, 0); known && !known->is_symbolic())
     return run.values(known->value() != 0 ? yes : no, {});
   const Tensor condition = scalar(node.tensor(0));
-  const auto choose = [&](const auto& results_of) {
-    return outputs_of(
+  BranchResults branches(run);
+  const auto choose_once = [&](const auto& results_of) {
+    return branches.outputs(
         cond(condition, [&] { return results_of(yes, no); }, [&] { return results_of(no, yes); }));
+  };
+  const auto choose = [&](const auto& results_of) {
+    try {
+      Outputs outputs = choose_once(results_of);
+      if (!branches.missed()) return outputs;
+    } catch (const Error& misfit) {
+      if (!branches.missed() || !differ_in_results(misfit)) throw;
+    }
+    return choose_once(results_of);
   };
   std::map<const GraphProto*, Shapes> shapes;
   try {
-    return choose([&](const GraphProto& branch, const GraphProto&) {
-      std::vector<Tensor> results = run(branch, {});
+    return choose([&](const GraphProto& branch, const GraphProto& other) {
+      std::vector<Tensor> results = branches.of(branch, other);
       Shapes& seen = shapes[&branch] = {};
       for (const Tensor& result : results) seen.push_back(result.shape());
       return results;
@@ -104,7 +197,7 @@ Outputs convert_if(const Node& node, const RunBody& run, const FindValue&) {
   }
   try {
     return choose([&](const GraphProto& branch, const GraphProto& other) {
-      return as_beside(run(branch, {}), shapes[&other]);
+      return as_beside(branches.of(branch, other), shapes[&other]);
     });
   } catch (const Error& misfit) {
     if (!differ_in_results(misfit)) throw;
@@ -289,16 +382,6 @@ Outputs unrolled_loop(const LoopParts& loop, std::int64_t length, const RunBody&
   return outputs;
 }
 
-/// What a nested graph gives as a tensor, which has numbers alone.
-Tensor tensor_between(const Value& value) {
-  if (value.is_text() || value.is_maps())
-    throw UnsupportedError({.what = "a result of a nested graph",
-                            .where = {},
-                            .expected = "numbers",
-                            .got = value.is_text() ? "strings" : "maps"});
-  return value.tensor();
-}
-
 /// A loop that carries sequences, traced iteration by iteration.
 Outputs loop_over_sequences(const Node& node, const GraphProto& body, const SymInt& trips,
                             const RunBody& run) {
@@ -441,17 +524,6 @@ std::optional<SymInt> known_trips(const Node& node, const GraphProto& body, cons
   return limit ? std::optional(*trips < *limit ? *trips : *limit) : std::nullopt;
 }
 
-/// How often a loop runs whose number of iterations must be known. @throws NeedsValueError, UnsupportedError.
-SymInt trips_known(const Node& node, const GraphProto& body, const FindValue& find) {
-  if (!condition_stays(node, body)) {
-    if (const auto trips = known_trips(node, body, find)) return *trips;
-    node.unsupported("sequences between iterations that a condition ends");
-  }
-  if (!node.has(0)) node.unsupported("sequences in a loop without a trip count");
-  const bool runs = !node.has(1) || node.known_number(1, "cond") != 0;
-  return runs ? node.known_size(0, "M") : SymInt(0);
-}
-
 /// Runs a loop that carries only what changes.
 Outputs run_loop(const Node& node, const LoopParts& loop, const RunBody& run,
                  const FindValue& find) {
@@ -475,7 +547,163 @@ bool stays(const GraphProto& body, std::size_t k) {
   return origin_of(body, name, is_identity) == body.input(static_cast<int>(2 + k)).name();
 }
 
-/// What a body only hands on, as exporters do with weights, it reads as a value from around it.
+/// The sequences that a loop begins with as slices of tensors; of one without elements the first iteration tells what they are.
+class StartedSequences {
+ public:
+  StartedSequences(const Node& node, const GraphProto& body, const RunBody& run)
+      : node_(node), body_(body), run_(run) {}
+
+  Tensor rows(std::size_t carried) {
+    const Value& sequence = node_.value(2 + carried);
+    if (element_type(sequence)) return sequence.rows();
+    if (first_.empty()) {
+      std::vector<Value> given{Value::of_ints({0}, true), Tensor::scalar_int(boolean, 1)};
+      given.insert(given.end(), node_.values().begin() + 2, node_.values().end());
+      first_ = run_.values(body_, std::move(given));
+    }
+    const Value& next = first_[1 + carried];
+    const auto type = next.is_sequence() ? element_type(next) : std::nullopt;
+    if (!type) node_.unsupported("a sequence whose elements the first iteration does not tell");
+    return no_rows(*type);
+  }
+
+ private:
+  const Node& node_;
+  const GraphProto& body_;
+  const RunBody& run_;
+  std::vector<Value> first_;
+};
+
+/// How often `name` is read by the nodes and results of a graph, and of those nested in it.
+int reads_of(const GraphProto& graph, const std::string& name) {
+  int reads = 0;
+  for (const NodeProto& node : graph.node()) {
+    reads += static_cast<int>(std::ranges::count(node.input(), name));
+    for (const auto& attribute : node.attribute())
+      if (attribute.has_g()) reads += reads_of(attribute.g(), name);
+  }
+  for (const auto& output : graph.output()) reads += output.name() == name ? 1 : 0;
+  return reads;
+}
+
+/// Whether all that the body does with carried sequence `k` is to append one element.
+bool is_appended_to(const GraphProto& body, std::size_t k) {
+  const std::string& given = body.input(static_cast<int>(2 + k)).name();
+  const std::string& made = body.output(static_cast<int>(1 + k)).name();
+  const NodeProto* inserts = producer(body, made);
+  return inserts != nullptr && inserts->op_type() == "SequenceInsert" &&
+         inserts->input_size() == 2 && inserts->input(0) == given && reads_of(body, given) == 1 &&
+         reads_of(body, made) == 1;
+}
+
+/// A loop as a region. What a body only hands on, as exporters do with weights, it reads as a value from around it; a sequence that it
+/// only appends to is a stacked result.
+class TensorLoop {
+ public:
+  TensorLoop(const Node& node, const GraphProto& body, const RunBody& run, const FindValue& find)
+      : node_(node), body_(body), run_(run), find_(find) {}
+
+  Outputs convert() {
+    const std::size_t carried = node_.input_count() > 2 ? node_.input_count() - 2 : 0;
+    LoopParts loop{body_, 0, {}, static_cast<std::size_t>(body_.output_size()) > 1 + carried};
+    StartedSequences sequences(node_, body_, run_);
+    for (std::size_t k = 0; k < carried; ++k) {
+      const Value& start = node_.value(2 + k);
+      if (stays(body_, k)) {
+        held_.push_back({k, start});
+      } else if (start.is_sequence() && is_appended_to(body_, k)) {
+        held_.push_back({k, Value::of_sequence({}), true});
+        loop.stacks = true;
+      } else if (start.is_sequence()) {
+        sequences_.push_back(loop.start.size());
+        loop.start.push_back(sequences.rows(k));
+      } else {
+        loop.start.push_back(start.tensor());
+      }
+    }
+    loop.carried = loop.start.size();
+    starts_ = loop.start;
+    const RunBody run_whole([&](const GraphProto& graph, std::vector<Value> given) {
+      return iteration(graph, std::move(given));
+    });
+    return with_held(run_loop(node_, loop, run_whole, find_));
+  }
+
+ private:
+  /// A value between iterations that the region does not carry.
+  struct Held {
+    std::size_t k;        ///< of those that the loop carries
+    Value given;          ///< to the body
+    bool grows = false;   ///< by an element in each iteration
+  };
+
+  /// @param given  the number, the condition, what the region carries
+  std::vector<Value> iteration(const GraphProto& graph, std::vector<Value> given) const {
+    for (const std::size_t k : sequences_) given[2 + k] = Value::of_rows(given[2 + k].tensor());
+    for (const Held& held : held_)
+      given.insert(given.begin() + 2 + static_cast<std::ptrdiff_t>(held.k), held.given);
+    std::vector<Value> made = run_.values(graph, std::move(given));
+    std::vector<Value> appended;
+    for (const Held& held : held_)
+      if (held.grows) appended.push_back(made[1 + held.k].elements().at(0));
+    for (auto held = held_.rbegin(); held != held_.rend(); ++held)
+      made.erase(made.begin() + 1 + static_cast<std::ptrdiff_t>(held->k));
+    for (const std::size_t k : sequences_) {
+      Value& next = made[1 + k];
+      if (!next.is_sequence()) node_.malformed("body", "a sequence as it was given", "a tensor");
+      next = element_type(next) ? next.rows() : slice(starts_[k], 0, 0, 0);
+    }
+    made.insert(made.end(), appended.begin(), appended.end());
+    return made;
+  }
+
+  Outputs with_held(Outputs outputs) const {
+    for (const std::size_t k : sequences_) outputs[k] = Value::of_rows(outputs[k].tensor());
+    const auto growing = std::ranges::count_if(held_, &Held::grows);
+    std::vector<Value> appended(outputs.end() - growing, outputs.end());
+    outputs.resize(outputs.size() - appended.size());
+    auto next = appended.begin();
+    for (const Held& held : held_) {
+      Value value = node_.value(2 + held.k);
+      if (held.grows) {
+        Tensor rows = (next++)->tensor();
+        if (element_type(value)) rows = concat({value.rows(), rows}, 0);
+        value = Value::of_rows(rows);
+      }
+      outputs.insert(outputs.begin() + static_cast<std::ptrdiff_t>(held.k), value);
+    }
+    return outputs;
+  }
+
+  const Node& node_;
+  const GraphProto& body_;
+  const RunBody& run_;
+  const FindValue& find_;
+  std::vector<Held> held_;
+  std::vector<std::size_t> sequences_;  ///< among what the region carries
+  std::vector<Tensor> starts_;
+};
+
+/// How often a loop runs whose number of iterations must be known. @throws NeedsValueError, UnsupportedError.
+SymInt trips_known(const Node& node, const GraphProto& body, const FindValue& find) {
+  if (!condition_stays(node, body)) {
+    if (const auto trips = known_trips(node, body, find)) return *trips;
+    node.unsupported("sequences between iterations that a condition ends");
+  }
+  if (!node.has(0)) node.unsupported("sequences in a loop without a trip count");
+  const bool runs = !node.has(1) || node.known_number(1, "cond") != 0;
+  return runs ? node.known_size(0, "M") : SymInt(0);
+}
+
+/// Whether a loop runs a few times, and how often tracing knows.
+bool runs_few_times(const Node& node, const GraphProto& body, const FindValue& find) {
+  const std::optional<SymInt> starts = node.has(1) ? known_size(node, 1) : SymInt(1);
+  const std::optional<SymInt> trips =
+      condition_stays(node, body) ? known_size(node, 0) : known_trips(node, body, find);
+  return starts && !starts->is_symbolic() && trips && !trips->is_symbolic() &&
+         trips->value() <= kMostUnrolled;
+}
+
 Outputs convert_loop(const Node& node, const RunBody& run, const FindValue& find) {
   const GraphProto& body = node.graph("body");
   check_types(node, body);
@@ -484,40 +712,25 @@ Outputs convert_loop(const Node& node, const RunBody& run, const FindValue& find
       static_cast<std::size_t>(body.input_size()) != 2 + carried)
     node.malformed("body", fmt::format("{} inputs", 2 + carried),
                    std::to_string(body.input_size()));
-  if (std::ranges::any_of(node.values(), &Value::is_sequence))
+  if (std::ranges::none_of(node.values(), &Value::is_sequence))
+    return TensorLoop(node, body, run, find).convert();
+  if (runs_few_times(node, body, find))
     return loop_over_sequences(node, body, trips_known(node, body, find), run);
-  LoopParts loop{body, 0, {}, static_cast<std::size_t>(body.output_size()) > 1 + carried};
-  std::vector<std::ptrdiff_t> steady;
-  for (std::size_t k = 0; k < carried; ++k) {
-    if (stays(body, k))
-      steady.push_back(static_cast<std::ptrdiff_t>(k));
-    else
-      loop.start.push_back(node.tensor(2 + k));
+  try {
+    return TensorLoop(node, body, run, find).convert();
+  } catch (const NeedsValueError&) {
+    throw;
+  } catch (const Error& misfit) {
+    // Elements of several types may lie in a list.
+    const std::optional<SymInt> limit = node.has(0) ? known_size(node, 0) : SymInt(0);
+    const bool is_open = !limit || limit->is_symbolic();
+    if (!is_open || !condition_stays(node, body))
+      node.unsupported("sequences in a loop: " + std::string(misfit.what()));
   }
-  loop.carried = loop.start.size();
-  const RunBody run_whole([&](const GraphProto& graph, std::vector<Value> given) {
-    for (const std::ptrdiff_t k : steady)
-      given.insert(given.begin() + 2 + k, node.value(static_cast<std::size_t>(2 + k)));
-    std::vector<Value> made = run.values(graph, std::move(given));
-    for (auto k = steady.rbegin(); k != steady.rend(); ++k) made.erase(made.begin() + 1 + *k);
-    return made;
-  });
-  Outputs outputs = run_loop(node, loop, run_whole, find);
-  for (const std::ptrdiff_t k : steady)
-    outputs.insert(outputs.begin() + k, node.value(static_cast<std::size_t>(2 + k)));
-  return outputs;
+  return loop_over_sequences(node, body, trips_known(node, body, find), run);
 }
 
 // Scan.
-
-/// `tensor` with dimension `from` moved to `to`.
-Tensor moved_axis(const Tensor& tensor, std::int64_t from, std::int64_t to) {
-  if (from == to) return tensor;
-  Ints order = range_of(0, tensor.rank());
-  order.erase(order.begin() + from);
-  order.insert(order.begin() + to, from);
-  return permute(tensor, order);
-}
 
 Tensor reversed(const Tensor& tensor, bool reverse) {
   return reverse ? one("reverse", {tensor}, {{"axes", Ints{0}}}) : tensor;

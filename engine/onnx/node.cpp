@@ -286,6 +286,14 @@ Tensor unsqueeze_all(const Tensor& x, const Ints& axes) {
   return reshape(x, std::move(sizes));
 }
 
+Tensor moved_axis(const Tensor& x, std::int64_t from, std::int64_t to) {
+  if (from == to) return x;
+  Ints order = range_of(0, x.rank());
+  order.erase(order.begin() + from);
+  order.insert(order.begin() + to, from);
+  return permute(x, order);
+}
+
 Ints range_of(std::int64_t first, std::int64_t last) {
   Ints numbers;
   for (std::int64_t k = first; k < last; ++k) numbers.push_back(k);

@@ -147,6 +147,8 @@ bool is_uncountable(const SymInts& sizes);
 SymInt product(std::span<const SymInt> sizes);
 /// `x` with 1-sized dimensions inserted at `axes` (of the result).
 Tensor unsqueeze_all(const Tensor& x, const Ints& axes);
+/// `x` with dimension `from` moved to `to`.
+Tensor moved_axis(const Tensor& x, std::int64_t from, std::int64_t to);
 /// first, first+1, … below last.
 Ints range_of(std::int64_t first, std::int64_t last);
 

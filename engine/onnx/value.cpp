@@ -142,6 +142,7 @@ struct Value::State {
   std::string input;
   std::string source;
   std::optional<std::vector<Value>> elements;
+  bool is_rows = false;  ///< a sequence: the slices of `tensor`
   bool is_maps = false;
   bool is_text = false;
 };
@@ -208,7 +209,34 @@ Value Value::of_sequence(std::vector<Value> elements) {
   return value;
 }
 
-bool Value::is_sequence() const { return defined() && state_->elements.has_value(); }
+Value Value::of_rows(Tensor rows) {
+  Value value(std::move(rows));
+  value.state_->is_rows = true;
+  return value;
+}
+
+bool Value::is_sequence() const { return defined() && (is_listed() || state_->is_rows); }
+bool Value::is_listed() const { return state_->elements.has_value(); }
+
+Tensor Value::rows() const {
+  if (!is_listed()) return state_->tensor;
+  const auto refuse = [](std::string got) {
+    throw UnsupportedError({.what = "a sequence whose length the run tells",
+                            .where = {},
+                            .expected = "elements of one type",
+                            .got = std::move(got)});
+  };
+  std::vector<Tensor> slices;
+  for (const Value& element : elements()) {
+    if (element.is_sequence() || element.is_text()) refuse("one of sequences or strings");
+    slices.push_back(unsqueeze(element.tensor(), 0));
+    if (slices.back().dtype() != slices[0].dtype() || slices.back().rank() != slices[0].rank())
+      refuse("several dtypes or ranks");
+  }
+  if (slices.empty()) refuse("none");
+  return slices.size() == 1 ? slices[0] : concat(slices, 0);
+}
+
 const std::vector<Value>& Value::elements() const { return *state_->elements; }
 
 Value Value::of_maps(Tensor tensor) {
@@ -258,7 +286,7 @@ SymInts Value::shape() const {
 
 Tensor Value::tensor() const {
   State& state = *state_;
-  if (state.elements)
+  if (is_sequence())
     throw UnsupportedError(
         {.what = "a value", .where = {}, .expected = "a tensor", .got = "a sequence"});
   if (state.packing) return unpacked_tensor();

@@ -59,6 +59,8 @@ class Value {
   static Value of_packed(Tensor bytes, Packing packing);
   /// A list of tensors whose number is known while tracing. It has elements(), and none of what tensors have.
   static Value of_sequence(std::vector<Value> elements);
+  /// Tensors of one type, the slices of `rows` along its first dimension: their number may be what only the run tells.
+  static Value of_rows(Tensor rows);
   /// The maps that an output of the model is, one for each row of `tensor`: nothing else reads them.
   static Value of_maps(Tensor tensor);
   /// An input of the graph, called `name`.
@@ -66,7 +68,11 @@ class Value {
 
   bool defined() const { return state_ != nullptr; }
   bool is_sequence() const;
+  /// Of a sequence: whether it is a list.
+  bool is_listed() const;
   const std::vector<Value>& elements() const;
+  /// The elements of a sequence as slices of one tensor. @throws UnsupportedError where a list has none, or elements of several types.
+  Tensor rows() const;
   bool is_maps() const;
   /// Whether the elements, i64, are codes of strings.
   bool is_text() const;
