@@ -278,13 +278,15 @@ class LoopSizes {
       alike.try_emplace({start(place).to_string(), place.next.to_string()}, place.group);
     }
     for (Place& place : places_)
-      if (place.is_new) place.group = number(alike, {start(place).to_string(), place.next.to_string()});
+      if (place.is_new)
+        place.group = number(alike, {start(place).to_string(), place.next.to_string()});
     std::vector<ir::SymExpr> symbols;
     for (std::uint32_t k = 0; k < count; ++k) symbols.push_back(env.fresh_unbacked());
     now_ = start_;
     for (const Place& place : places_)
       if (place.group != 0) now_[place.k].sizes[place.d] = symbols[place.group - 1];
-    for (ir::TensorMeta& meta : now_) meta = ir::TensorMeta::of(meta.dtype, meta.sizes, meta.device);
+    for (ir::TensorMeta& meta : now_)
+      meta = ir::TensorMeta::of(meta.dtype, meta.sizes, meta.device);
     changing_.clear();
     for (const ir::SymExpr& symbol : symbols) changing_.insert(symbol.symbol());
   }

@@ -1,8 +1,10 @@
 // Times of single steps.
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "engine/engine_impl.h"
+#include "engine/nested_clock.h"
 #include "engine/run_events.h"
 #include "heddle/error.h"
 
@@ -18,24 +20,42 @@ using Clock = std::chrono::steady_clock;
 class StepClock {
  public:
   StepClock(const Unit& unit, Profile what)
-      : unit_(unit), what_(what), times_(unit.schedule().record.steps.size()) {}
+      : unit_(unit),
+        what_(what),
+        times_(unit.schedule().record.steps.size()),
+        around_(NestedClock::set_current(nullptr)) {}
+  ~StepClock() { NestedClock::set_current(around_); }
+  StepClock(const StepClock&) = delete;
+  StepClock& operator=(const StepClock&) = delete;
 
   /// Runs the steps of one phase one by one. @return as RegionMachine::run().
   std::int32_t run(Frame& frame, scheduler::Executor& executor) {
     const BoundSteps& plan = frame.plan();
     // Between phases the sizes of the next one's first step are found, for which a loop may have run.
     const double asked = plan.phase == 0 ? 0 : microseconds_since(phase_end_);
+    const double saved = shares_ ? shares_->saved_us() : 0;
+    shares_.reset();
     for (std::size_t k = 0; k < plan.steps.size(); ++k) {
       Times& step = times_[plan.first_step + k];
+      if (k == 0) step.inside.take(between_);
+      NestedClock::set_current(what_ == Profile::Steps ? &step.inside : nullptr);
       const std::int32_t status = time_step(frame, executor, k, step);
       if (k == 0) step.microseconds.back() += asked;
-      if (k == 0 && what_ == Profile::Shares) step.shared.back() += asked;
+      if (k == 0 && what_ == Profile::Shares) step.shared.back() += asked - saved;
       step.work = plan.steps[k].work;
       step.bytes = bytes_of(plan, plan.first_step + k);
       if (status != 0) return status;
     }
+    NestedClock::set_current(what_ == Profile::Steps ? &between_ : nullptr);
+    if (what_ == Profile::Shares) shares_.emplace(executor);
     phase_end_ = Clock::now();
     return 0;
+  }
+  /// A run is over: nothing follows its last phase.
+  void end_run() {
+    shares_.reset();
+    NestedClock::set_current(nullptr);
+    ++runs_;
   }
 
   std::vector<StepTime> medians() {
@@ -48,7 +68,8 @@ class StepClock {
                        .microseconds = median_of(times_[k].microseconds),
                        .shared_microseconds = median_of(times_[k].shared),
                        .bytes = times_[k].bytes,
-                       .work = times_[k].work});
+                       .work = times_[k].work,
+                       .inside = times_[k].inside.times(runs_)});
     }
     return steps;
   }
@@ -58,6 +79,7 @@ class StepClock {
     std::vector<double> microseconds, shared;
     std::int64_t bytes = 0;
     std::int64_t work = 0;
+    NestedClock inside{};
   };
 
   std::int32_t time_step(Frame& frame, scheduler::Executor& executor, std::size_t k, Times& times) {
@@ -85,24 +107,14 @@ class StepClock {
     return *middle;
   }
 
-  /// Of all buffers that the step reads or writes, each once.
-  static std::int64_t bytes_of(const BoundSteps& plan, std::size_t step) {
-    const ir::ScheduleRecord& record = plan.unit->schedule().record;
-    std::vector<ir::BufferId> buffers = record.steps[step].reads;
-    buffers.insert(buffers.end(), record.steps[step].writes.begin(),
-                   record.steps[step].writes.end());
-    std::ranges::sort(buffers);
-    buffers.erase(std::ranges::unique(buffers).begin(), buffers.end());
-    std::int64_t bytes = 0;
-    for (const ir::BufferId buffer : buffers)
-      bytes += record.buffers[buffer].bytes.evaluate(plan.sizes);
-    return bytes;
-  }
-
   const Unit& unit_;
   Profile what_;
   std::vector<Times> times_;  ///< by step of the schedule
   Clock::time_point phase_end_;
+  NestedClock between_;  ///< what runs after a phase, to find the sizes of the next
+  std::optional<scheduler::ShareScope> shares_;  ///< the same
+  NestedClock* around_;
+  int runs_ = 0;
 };
 
 }  // namespace
@@ -132,6 +144,7 @@ std::vector<StepTime> Engine::profile(std::span<const Tensor> inputs, int runs, 
               return clock.run(frame, impl_->executor);
             });
           });
+          clock.end_run();
         }
         medians = clock.medians();
         return results;

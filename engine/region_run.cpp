@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "engine/failure.h"
 #include "engine/late_phase.h"
+#include "engine/nested_clock.h"
 #include "heddle/error.h"
 #include "memory/allocator.h"
 #include "scheduler/stop.h"
@@ -21,6 +22,8 @@ class CpuMachine : public RegionMachine {
  public:
   explicit CpuMachine(Executor& executor) : executor_(executor) {}
   std::int32_t run(Frame& frame) override {
+    if (NestedClock* clock = NestedClock::current()) [[unlikely]]
+      return clock->run(frame, executor_);
     return executor_.run(frame.steps(), frame.stages(), frame.is_backwards());
   }
   std::int32_t bring_to_host(std::span<Bytes>) override { return 0; }

@@ -107,8 +107,8 @@ StartedLoop::StartedLoop(const jit::NestedCall& call, std::shared_ptr<const Boun
     now_.push_back({sizes, bytes_of(meta.dtype, sizes), operands_[k]});
   }
   for (std::uint32_t k = call.carried; k < call.results; ++k)
-    stacks_.push_back(
-        {.bytes = bytes_of(output_dtype(start, k), evaluated(start.unit->output_sizes(k), start.sizes))});
+    stacks_.push_back({.bytes = bytes_of(output_dtype(start, k),
+                                         evaluated(start.unit->output_sizes(k), start.sizes))});
   nested_.push_back(std::make_unique<Nested>(std::move(condition), request, machine));
   nested_.push_back(std::make_unique<Nested>(std::move(body), request, machine));
   for (const auto& nested : nested_) give_captured(*nested);
@@ -158,7 +158,8 @@ void* StartedLoop::make_room(std::uint32_t k, Sizes sizes) {
   Carried& value = next_[k];
   value.bytes = bytes_of(output_dtype(*nested_[kBody]->plan, k), sizes);
   if (value.memory == nullptr || value.bytes > value.room) {
-    value.room = std::max<std::size_t>(1, call_.changing.empty() ? value.bytes : with_room(value.bytes));
+    value.room =
+        std::max<std::size_t>(1, call_.changing.empty() ? value.bytes : with_room(value.bytes));
     value.memory.reset();
     value.memory = machine_.allocate(value.room);
   }

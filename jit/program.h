@@ -83,7 +83,7 @@ struct NestedCall {
     std::vector<Symbol> symbols;  ///< by region; the condition, then the body
   };
   std::vector<ChangingSize> changing;
-  Symbol workspace;      ///< bytes of the workspace: known when the programs are planned
+  Symbol workspace;  ///< bytes of the workspace: known when the programs are planned
 
   /// Where the operands begin among the buffers of the launch.
   std::uint32_t first_operand() const { return kind == ir::RegionKind::Cond ? 1 : 0; }

@@ -436,7 +436,7 @@ struct Executor::Impl {
     crew->release();
   }
   tbb::task_arena arena;        ///< initialised by the first fork
-  std::atomic<int> sharing{0};  ///< threads in run_shares(), with a step that runs plans of its own
+  std::atomic<int> sharing{0};  ///< scopes of ShareScope
   Crew* crew;
 };
 
@@ -447,19 +447,25 @@ int Executor::threads() const { return impl_->crew->threads(); }
 
 namespace {
 
-/// While run_shares() runs a step that runs plans of its own: whose it is, and what the steps in it took.
-struct Nested {
-  const Executor* executor = nullptr;
-  ShareTimes times;
-};
-thread_local Nested* nested = nullptr;
+/// What run() on this thread is told to; null: it runs as it does.
+thread_local ShareScope* shares = nullptr;
 
 }  // namespace
 
+ShareScope::ShareScope(Executor& executor)
+    : executor_(executor), around_(std::exchange(shares, this)) {
+  executor.impl_->sharing.fetch_add(1, std::memory_order_relaxed);
+}
+
+ShareScope::~ShareScope() {
+  executor_.impl_->sharing.fetch_sub(1, std::memory_order_relaxed);
+  shares = around_;
+}
+
 std::int32_t Executor::run(std::span<const BoundStep> steps, std::span<const BoundStage> stages,
                            bool backwards) {
-  if (impl_->sharing.load(std::memory_order_relaxed) != 0 && nested != nullptr &&
-      nested->executor == this)
+  if (impl_->sharing.load(std::memory_order_relaxed) != 0 && shares != nullptr &&
+      &shares->executor_ == this)
     return run_shares(steps, stages);
   std::int32_t status = 0;
   Stay stay;
@@ -479,13 +485,13 @@ std::int32_t Executor::run(std::span<const BoundStep> steps, std::span<const Bou
 
 std::int32_t Executor::run_shares(std::span<const BoundStep> steps,
                                   std::span<const BoundStage> stages) {
-  Nested& sums = *nested;
+  ShareTimes& sums = shares->times_;
   std::uint32_t done = 0;  // pieces of a chain are of steps that were run whole
   for (const BoundStage& stage : stages)
     for (; done < stage.first + stage.count; ++done) {
       const ShareTimes times = run_shares(steps[done]);
-      sums.times.all_us += times.all_us;
-      sums.times.longest_us += times.longest_us;
+      sums.all_us += times.all_us;
+      sums.longest_us += times.longest_us;
       if (times.status != 0) return times.status;
     }
   return 0;
@@ -504,13 +510,9 @@ ShareTimes Executor::run_shares(const BoundStep& step) {
   const Steps steps(&step, {0, 1});
   const std::int64_t parts = step.run_alone != nullptr ? 1 : steps.parts(0, threads());
   if (step.run_alone != nullptr) {
-    Nested inside{this, {}};
-    Nested* const around = std::exchange(nested, &inside);
-    impl_->sharing.fetch_add(1, std::memory_order_relaxed);
+    const ShareScope inside(*this);
     times.longest_us = timed([&] { step.run_alone(step, *this, &times.status); });
-    impl_->sharing.fetch_sub(1, std::memory_order_relaxed);
-    nested = around;
-    times.longest_us += inside.times.longest_us - inside.times.all_us;
+    times.longest_us -= inside.saved_us();
   } else if (threads() == 1 || parts == 1 || steps.work(0) < kForkWork) {
     times.longest_us = timed([&] { steps.run(0, false, threads(), &times.status); });
   } else {

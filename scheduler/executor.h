@@ -97,10 +97,28 @@ class Executor {
   ShareTimes run_shares(const BoundStep& step);
 
  private:
+  friend class ShareScope;
   std::int32_t run_shares(std::span<const BoundStep> steps, std::span<const BoundStage> stages);
 
   struct Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+/// While it lives, what run() of the executor does on this thread, as nested plans have it do, is run and timed as run_shares() has it.
+class ShareScope {
+ public:
+  explicit ShareScope(Executor& executor);
+  ~ShareScope();
+  ShareScope(const ShareScope&) = delete;
+  ShareScope& operator=(const ShareScope&) = delete;
+  /// By how much less the threads would take that shared it.
+  double saved_us() const { return times_.all_us - times_.longest_us; }
+
+ private:
+  friend class Executor;
+  Executor& executor_;
+  ShareScope* around_;
+  ShareTimes times_;
 };
 
 }  // namespace heddle::scheduler

@@ -45,6 +45,7 @@ std::uint64_t rss_peak_bytes() {
 /// Steps by one of their times, the longest first.
 std::vector<StepTime> longest_first(std::vector<StepTime> steps, double StepTime::* time) {
   std::ranges::stable_sort(steps, std::greater(), time);
+  for (StepTime& step : steps) step.inside = longest_first(std::move(step.inside), time);
   return steps;
 }
 
@@ -57,21 +58,33 @@ nlohmann::ordered_json steps_document(const std::vector<StepTime>& steps) {
                     {"bytes", step.bytes},
                     {"work", step.work}});
     if (step.shared_microseconds != 0) list.back()["shared_us"] = step.shared_microseconds;
+    if (step.runs != 1) list.back()["runs"] = step.runs;
+    if (!step.inside.empty()) list.back()["inside"] = steps_document(step.inside);
   }
   return list;
+}
+
+/// Steps of plans that a step runs come behind it, `depth` plans deep.
+void add_rows(const std::vector<StepTime>& steps, double total, std::size_t depth,
+              std::vector<Row>& rows) {
+  for (const StepTime& step : steps) {
+    const std::string times = depth == 0 ? "" : fmt::format(" x {:.4g}", step.runs);
+    rows.push_back(
+        {fmt::format("{:.1f}", step.microseconds),
+         fmt::format("{:.1f} %", 100 * step.microseconds / total),
+         std::string(2 * depth, ' ') + std::to_string(step.step),
+         fmt::format("{:.1f}", static_cast<double>(step.bytes) / step.microseconds / 1000),
+         fmt::format("{:.1f}", static_cast<double>(step.work) / step.microseconds / 1000),
+         std::string(2 * depth, ' ') + step.kernel + times});
+    add_rows(step.inside, total, depth + 1, rows);
+  }
 }
 
 std::string steps_text(const std::vector<StepTime>& steps) {
   double total = 0;
   for (const StepTime& step : steps) total += step.microseconds;
   std::vector<Row> rows;
-  for (const StepTime& step : steps)
-    rows.push_back(
-        {fmt::format("{:.1f}", step.microseconds),
-         fmt::format("{:.1f} %", 100 * step.microseconds / total), std::to_string(step.step),
-         fmt::format("{:.1f}", static_cast<double>(step.bytes) / step.microseconds / 1000),
-         fmt::format("{:.1f}", static_cast<double>(step.work) / step.microseconds / 1000),
-         step.kernel});
+  add_rows(steps, total, 0, rows);
   return table({"us", "share", "step", "GB/s", "Gop/s", "kernel"}, rows);
 }
 

@@ -452,15 +452,16 @@ Outputs asked_loop(const Node& node, const LoopParts& loop, const RunBody& run) 
     std::vector<Tensor> last;
     Elements stacked;
     if (loop.stacks) {
-      std::tie(last, stacked) = scan_while(start, goes_on, [&](const std::vector<Tensor>& now) {
-        return next_state(loop, now, run);
-      }, options);
+      std::tie(last, stacked) = scan_while(
+          start, goes_on,
+          [&](const std::vector<Tensor>& now) { return next_state(loop, now, run); }, options);
       for (std::size_t k = 0; k < first.size(); ++k)
         stacked[k] = concat({unsqueeze(first[k], 0), stacked[k]}, 0);
     } else {
-      last = while_loop(start, goes_on, [&](const std::vector<Tensor>& now) {
-        return next_state(loop, now, run).first;
-      }, options);
+      last = while_loop(
+          start, goes_on,
+          [&](const std::vector<Tensor>& now) { return next_state(loop, now, run).first; },
+          options);
     }
     Outputs outputs = outputs_of({last.begin() + 2, last.end()});
     for (const Tensor& tensor : stacked) outputs.emplace_back(tensor);
@@ -632,9 +633,9 @@ class TensorLoop {
  private:
   /// A value between iterations that the region does not carry.
   struct Held {
-    std::size_t k;        ///< of those that the loop carries
-    Value given;          ///< to the body
-    bool grows = false;   ///< by an element in each iteration
+    std::size_t k;       ///< of those that the loop carries
+    Value given;         ///< to the body
+    bool grows = false;  ///< by an element in each iteration
   };
 
   /// @param given  the number, the condition, what the region carries

@@ -51,7 +51,8 @@ class ChangingSizes {
       : context_(context), body_(body), next_(changing_sizes(body, carried)) {
     for (const auto& [symbol, size] : next_) changing_.insert(symbol);
     if (next_.empty()) return;
-    for_each_place([&](std::size_t k, std::size_t d) { check_place(condition, k, d, k < carried); });
+    for_each_place(
+        [&](std::size_t k, std::size_t d) { check_place(condition, k, d, k < carried); });
     for_each_place([&](std::size_t k, std::size_t d) { check_condition(condition, k, d); });
     for (const auto& [symbol, size] : next_) last_.emplace(symbol, context.env.fresh_unbacked());
   }
@@ -119,8 +120,8 @@ class ChangingSizes {
            next.to_string());
     const SymExpr& asked = sizes_of_input(condition, k)[d];
     if (!asked.is_symbol() || !is_unbacked(asked))
-      fail(fmt::format("C7 size {} of the condition's operand {}", d, k),
-           "a symbol, as it changes", asked.to_string());
+      fail(fmt::format("C7 size {} of the condition's operand {}", d, k), "a symbol, as it changes",
+           asked.to_string());
     in_condition_.emplace(asked.symbol(), now.symbol());
   }
 
@@ -137,8 +138,9 @@ class ChangingSizes {
   const Graph& body_;
   base::SymbolExprs next_;
   std::set<base::Symbol> changing_;
-  base::SymbolExprs last_;                            ///< when the condition said false
-  std::map<base::Symbol, base::Symbol> in_condition_;  ///< its symbols, and what the body calls them
+  base::SymbolExprs last_;  ///< when the condition said false
+  std::map<base::Symbol, base::Symbol>
+      in_condition_;  ///< its symbols, and what the body calls them
 };
 
 std::vector<TensorMeta> infer_while_loop(const InferContext& context) {

@@ -72,11 +72,12 @@ inline std::vector<Tensor> nested_growth(std::span<const Tensor> in) {
       greater(in[1], 2),
       [&] {
         return while_loop(
-            std::pair(in[0], in[1]),
-            [](const std::pair<Tensor, Tensor>& s) { return greater(s.second, 0); },
-            [&](const std::pair<Tensor, Tensor>& s) {
-              return std::pair(grown(s.first, count_of(2)) * 0.25f, s.second - 1);
-            }).first;
+                   std::pair(in[0], in[1]),
+                   [](const std::pair<Tensor, Tensor>& s) { return greater(s.second, 0); },
+                   [&](const std::pair<Tensor, Tensor>& s) {
+                     return std::pair(grown(s.first, count_of(2)) * 0.25f, s.second - 1);
+                   })
+            .first;
       },
       [&] { return grown(in[0], in[1]); })};
 }
@@ -95,11 +96,12 @@ inline std::vector<LateProgram> growing_programs() {
   std::vector<std::vector<Tensor>> empty{{Tensor::zeros(f32, {0}), count_of(3)}};
   std::vector<std::vector<Tensor>> appended = with_counts(numbers({1, 2, -1}));
   appended.insert(appended.end(), empty.begin(), empty.end());
-  return {{"AppendsSums", append_sums, appended},
-          {"Decodes", decode, decoded},
-          {"Dwindles", dwindle, {{numbers({5, 1, 2, 7, 3, 4})}, {numbers({1})}, {numbers({1, 1, 1})}}},
-          {"PartsWays", part_ways, with_counts(numbers({1, 2, 3}))},
-          {"GrowsInALoopInABranch", nested_growth, with_counts(numbers({1, -2}))}};
+  return {
+      {"AppendsSums", append_sums, appended},
+      {"Decodes", decode, decoded},
+      {"Dwindles", dwindle, {{numbers({5, 1, 2, 7, 3, 4})}, {numbers({1})}, {numbers({1, 1, 1})}}},
+      {"PartsWays", part_ways, with_counts(numbers({1, 2, 3}))},
+      {"GrowsInALoopInABranch", nested_growth, with_counts(numbers({1, -2}))}};
 }
 
 }  // namespace heddle::testing

@@ -95,7 +95,8 @@ TEST(GrowingLoop, HasAText) {
 }
 
 TEST(GrowingLoop, PlacesThatGrowAlikeShareASize) {
-  const auto one_cache = [](const Tensor& x, const Tensor& cache, const Tensor& w, const Tensor& n) {
+  const auto one_cache = [](const Tensor& x, const Tensor& cache, const Tensor& w,
+                            const Tensor& n) {
     return decode(std::vector{x, cache, cache * 2.0f, w, n});
   };
   const ir::Graph graph =
@@ -155,9 +156,11 @@ TEST(GrowingLoop, SizesThatDoNotFitAreRefusedWhenAnIterationComesToThem) {
 
 std::string failure_of_text(const std::string& call, const std::string& bodies) {
   return text_of<Error>([&] {
-    ir::parse("graph @main(%x: f32[s0], %y: f32[s0], %w: f32[s0]) {\n  %a, %b = while_loop(%x, %y, %w) {condition = @more, "
-              "body = @next, carried = 2} : " +
-              call + "\n  return %a\n}\n" + bodies);
+    ir::parse(
+        "graph @main(%x: f32[s0], %y: f32[s0], %w: f32[s0]) {\n  %a, %b = while_loop(%x, %y, %w) "
+        "{condition = @more, "
+        "body = @next, carried = 2} : " +
+        call + "\n  return %a\n}\n" + bodies);
   });
 }
 
@@ -166,25 +169,27 @@ TEST(GrowingLoop, ChecksWhatATextSays) {
       "graph @more(%x: f32[u0], %y: f32[u0], %w: f32[s0]) {\n  %s = reduce_sum(%w) {axes = [0]}\n  "
       "%g = gt(%s, 0.0: f32)\n  return %g\n}\n";
   const auto next = [](const std::string& inputs, const std::string& second) {
-    return "graph @next(" + inputs +
-           ") {\n  %a = concat(%x, %x) {axis = 0}\n  %b = concat(%y, " + second +
-           ") {axis = 0}\n  return %a, %b\n}\n";
+    return "graph @next(" + inputs + ") {\n  %a = concat(%x, %x) {axis = 0}\n  %b = concat(%y, " +
+           second + ") {axis = 0}\n  return %a, %b\n}\n";
   };
   const std::string inputs = "%x: f32[u0], %y: f32[u0], %w: f32[s0]";
   EXPECT_EQ(failure_of_text("f32[u1], f32[u1]", more + next(inputs, "%y")), "no error");
-  EXPECT_THAT(failure_of_text("f32[u1], f32[u1]", more + next(inputs, "%w")),
-              HasSubstr("while_loop: C6 size 0 of operand 1 at 2:12: expected 2*u0 in the next iteration, "
-                        "as elsewhere, got "));
-  EXPECT_THAT(failure_of_text("f32[u1], f32[u1]",
-                              more + next("%x: f32[u0], %y: f32[u0], %w: f32[u0]", "%y")),
-              HasSubstr("while_loop: C6 size 0 of operand 2 at 2:12: expected a carried value's whole "
-                        "size, as it changes, got u0"));
+  EXPECT_THAT(
+      failure_of_text("f32[u1], f32[u1]", more + next(inputs, "%w")),
+      HasSubstr("while_loop: C6 size 0 of operand 1 at 2:12: expected 2*u0 in the next iteration, "
+                "as elsewhere, got "));
+  EXPECT_THAT(
+      failure_of_text("f32[u1], f32[u1]",
+                      more + next("%x: f32[u0], %y: f32[u0], %w: f32[u0]", "%y")),
+      HasSubstr("while_loop: C6 size 0 of operand 2 at 2:12: expected a carried value's whole "
+                "size, as it changes, got u0"));
   const std::string asked =
       "graph @more(%x: f32[u0], %y: f32[s0], %w: f32[s0]) {\n  %s = reduce_sum(%w) {axes = [0]}\n  "
       "%g = gt(%s, 0.0: f32)\n  return %g\n}\n";
-  EXPECT_THAT(failure_of_text("f32[u1], f32[u1]", asked + next(inputs, "%y")),
-              HasSubstr("while_loop: C7 size 0 of the condition's operand 1 at 2:12: expected a symbol, as "
-                        "it changes, got s0"));
+  EXPECT_THAT(
+      failure_of_text("f32[u1], f32[u1]", asked + next(inputs, "%y")),
+      HasSubstr("while_loop: C7 size 0 of the condition's operand 1 at 2:12: expected a symbol, as "
+                "it changes, got s0"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Times of single steps: each step that a run launches, once, with its bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdexcept>
 
 #include "heddle/error.h"
 #include "heddle/heddle.h"
@@ -72,6 +73,74 @@ TEST_F(Profile, TellsWhatSharesTake) {
 TEST_F(Profile, GoesThroughPhases) {
   Engine engine([](const Tensor& x) { return nonzero(x) * 2 + 1; }, {.threads = 1});
   expect_every_launch(engine, {Tensor::of<float>({0, 1, 0, 2, 3}, {5})});
+}
+
+const StepTime& only(const std::vector<StepTime>& steps, const std::string& kernel) {
+  const auto found = std::ranges::find(steps, kernel, &StepTime::kernel);
+  if (found == steps.end()) throw std::runtime_error("no step " + kernel);
+  return *found;
+}
+
+/// Steps of what a step runs, with how often they ran, and bytes of all those runs: of a scan, of a loop that only its run counts, and of
+/// a branch in that. None is left told when it is over.
+TEST_F(Profile, TellsWhatIsInsideOfBranchesAndLoops) {
+  using State = std::pair<Tensor, Tensor>;
+  const auto f = [](const Tensor& x, const Tensor& w, const Tensor& n) {
+    const Tensor sums =
+        scan(x, w, [](const Tensor& c, const Tensor& row) { return std::pair(c + row, c); }).second;
+    const State grown = while_loop(
+        State(slice(sums, 0, 0, 1), n), [](const State& s) { return greater(s.second, 0); },
+        [](const State& s) {
+          const Tensor last = cond(
+              greater(s.second, 2), [&] { return cumsum(s.first, 1); },
+              [&] { return s.first * 2.0f; });
+          return State(concat({s.first, slice(last, 0, 0, 1)}, 0), s.second - 1);
+        });
+    return grown.first;
+  };
+  Engine engine(f, {.threads = 1});
+  const std::vector<Tensor> inputs{Tensor::full(f32, {8}, 1), Tensor::full(f32, {5, 8}, 0.5),
+                                   Tensor::scalar_int(i64, 4)};
+  const std::vector<StepTime> steps = engine.profile(inputs, 3);
+  const StepTime& over_rows = only(steps, "scan");
+  EXPECT_EQ(over_rows.runs, 1);
+  for (const StepTime& inside : over_rows.inside) {
+    EXPECT_EQ(inside.runs, 5) << inside.kernel;
+    EXPECT_GT(inside.microseconds, 0);
+  }
+  EXPECT_FALSE(over_rows.inside.empty());
+  const StepTime& loop = only(steps, "while_loop");
+  const StepTime& joined = only(loop.inside, "concat");
+  EXPECT_EQ(joined.runs, 4);
+  // It reads what there is, with the branch's result as long, and writes a row more.
+  EXPECT_GE(joined.bytes, 4 * 8 * ((1 + 2) + (2 + 3) + (3 + 4) + (4 + 5)));
+  const StepTime& branch = only(loop.inside, "cond");
+  EXPECT_EQ(branch.runs, 4);
+  EXPECT_EQ(only(branch.inside, "cumsum").runs, 2);
+  EXPECT_EQ(branch.inside.size(), 2u);
+  for (const StepTime& step : engine.profile(inputs, 1, heddle::Profile::Shares))
+    EXPECT_TRUE(step.inside.empty());
+}
+
+/// A loop whose iterations are counted by its run is shared as its steps are.
+TEST_F(Profile, TellsWhatSharesOfALoopTake) {
+  const auto f = [](const Tensor& x, const Tensor& w, const Tensor& n) {
+    using State = std::pair<Tensor, Tensor>;
+    return scan_while(
+               State(x, n), [](const State& s) { return greater(s.second, 0); },
+               [&](const State& s) {
+                 const Tensor y = softmax(matmul(s.first, w), -1);
+                 return std::pair(State(y, s.second - 1), sum(y));
+               })
+        .second;
+  };
+  Engine engine(f, {.threads = 8});
+  const std::vector<StepTime> steps =
+      engine.profile(std::vector{Tensor::full(f32, {256, 256}, 0.5),
+                                 Tensor::full(f32, {256, 256}, 0.01), Tensor::scalar_int(i64, 4)},
+                     5, heddle::Profile::Shares);
+  const StepTime& loop = only(steps, "while_loop");
+  EXPECT_LT(loop.shared_microseconds, loop.microseconds);
 }
 
 TEST_F(Profile, RefusesWhatItCannotTime) {

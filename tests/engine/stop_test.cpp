@@ -12,8 +12,8 @@
 namespace heddle::testing {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::Each;
+using ::testing::ElementsAre;
 
 std::atomic<int> steps_taken = 0;
 
@@ -128,9 +128,7 @@ TEST(Stop, EndsWhatIsNestedAndSubmitted) {
         [&] {
           return while_loop(
               x, [](const Tensor& s) { return greater(sum(abs(s)) + 1.0f, 0.0f); },
-              [](const Tensor& s) {
-                return concat({counted(s * 0.5f), slice(s, 0, 0, 1)}, 0);
-              });
+              [](const Tensor& s) { return concat({counted(s * 0.5f), slice(s, 0, 0, 1)}, 0); });
         },
         [&] { return x * 3.0f; });
   });

@@ -250,7 +250,8 @@ std::vector<double> grown(std::vector<double> tokens, std::int64_t limit, bool e
 }
 
 TEST(NestedLoop, CarriesWhatGrows) {
-  const auto call = [](Engine& engine, const std::vector<std::int64_t>& tokens, std::int64_t limit) {
+  const auto call = [](Engine& engine, const std::vector<std::int64_t>& tokens,
+                       std::int64_t limit) {
     return engine.run({Tensor::of(std::span<const std::int64_t>(tokens),
                                   {static_cast<std::int64_t>(tokens.size())}),
                        Tensor::scalar_int(i64, limit)});
@@ -260,7 +261,8 @@ TEST(NestedLoop, CarriesWhatGrows) {
     bool ends;
     std::int64_t known;  ///< trips; 0: the limit says
   };
-  for (const Case& c : {Case{"", true, 0}, {"limit", false, 0}, {"twenty", false, 20}, {"five", false, 5}}) {
+  for (const Case& c :
+       {Case{"", true, 0}, {"limit", false, 0}, {"twenty", false, 20}, {"five", false, 5}}) {
     SCOPED_TRACE(c.trips);
     Engine engine = growing(c.trips).load();
     for (const std::vector<std::int64_t>& tokens : {std::vector<std::int64_t>{2}, {9, 1, 4}}) {
@@ -379,14 +381,11 @@ ModelBuilder sums_of_two(const std::string& limit, bool front) {
   model.node("Gather", {"x", "zero"}, {"first"});
   model.node("SequenceConstruct", {"first", "first"}, {"two"});
   NodeProto& loop = model.node("Loop", {limit, "go", "two"}, {"all"});
-  std::vector<BodyNode> steps{{"SequenceAt", {"some", "last"}, "newest"},
-                              {"SequenceLength", {"some"}, "length"},
-                              {"Sub", {"length", "one"}, "end"},
-                              {"Sub", {"end", "one"}, "at"},
-                              {"SequenceAt", {"some", "at"}, "before"},
-                              {"Add", {"newest", "before"}, "sum"},
-                              {"SequenceInsert", {"some", "sum"}, "more"},
-                              {"Identity", {"go_in"}, "go_on"}};
+  std::vector<BodyNode> steps{
+      {"SequenceAt", {"some", "last"}, "newest"},  {"SequenceLength", {"some"}, "length"},
+      {"Sub", {"length", "one"}, "end"},           {"Sub", {"end", "one"}, "at"},
+      {"SequenceAt", {"some", "at"}, "before"},    {"Add", {"newest", "before"}, "sum"},
+      {"SequenceInsert", {"some", "sum"}, "more"}, {"Identity", {"go_in"}, "go_on"}};
   if (front) {
     steps.push_back({"SequenceInsert", {"more", "newest", "zero"}, "both"});
     steps.push_back({"SequenceErase", {"both"}, "less"});
@@ -410,7 +409,8 @@ TEST(LoopOverSequences, ReadsWhatItGrows) {
       EXPECT_EQ(got[0].to_doubles(), got[1].to_doubles());
       float a = 1, b = 1;
       for (std::int64_t k = 0; k < count; ++k, std::swap(a, b), b += a)
-        EXPECT_FLOAT_EQ(static_cast<float>(got[0].to_doubles()[static_cast<std::size_t>(2 * k)]), a);
+        EXPECT_FLOAT_EQ(static_cast<float>(got[0].to_doubles()[static_cast<std::size_t>(2 * k)]),
+                        a);
     }
   }
 }
@@ -443,7 +443,8 @@ TEST(LoopOverSequences, GrowsInABranch) {
   Engine engine = model.load();
   EXPECT_THAT(engine.run({Tensor::of<float>({1, 2, -3, 4, 5, 6, -1, 0}, {4, 2})})[0].to_doubles(),
               ElementsAre(1, 2, 5, 6));
-  EXPECT_THAT(engine.run({Tensor::of<float>({-1, 2, -3, 4}, {2, 2})})[0].sizes(), ElementsAre(0, 2));
+  EXPECT_THAT(engine.run({Tensor::of<float>({-1, 2, -3, 4}, {2, 2})})[0].sizes(),
+              ElementsAre(0, 2));
   EXPECT_THAT(engine.run({ones({5, 2})})[0].sizes(), ElementsAre(5, 2));
 }
 

@@ -249,6 +249,10 @@ struct StepTime {
   std::int64_t bytes = 0;  ///< of the buffers that it reads and writes, each once
   std::int64_t work =
       0;  ///< scalar operations, as schedules estimate them: a multiply-add counts as 1 or 2
+  /// Of Profile::Steps and a step that runs plans of its own, as a branch or a loop does: their steps, one run after another. What they say
+  /// is of all runs in a call, on average: `runs` of them.
+  std::vector<StepTime> inside{};
+  double runs = 1;
 };
 
 /// A named input of run().
