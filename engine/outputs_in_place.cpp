@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "ir/environment.h"
 #include "ir/op.h"
 
 namespace heddle::engine {
@@ -45,10 +46,8 @@ class GraphInPlace {
         all_(places),
         first_room_(graph.next_size_symbol()),
         next_(first_room_),
-        env_(std::make_shared<ir::ShapeEnv>()),
+        env_(ir::environment_of(graph)),
         builder_(graph.name(), env_) {
-    env_->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
-    env_->next_unbacked_ = graph.next_unbacked_symbol();
     all_.outputs = graph.outputs().size();
     for (std::size_t n = 0; n < all_.inputs.size(); ++n) find_append(n);
     for (std::size_t k = 0; k < guards_.inputs.size(); ++k)

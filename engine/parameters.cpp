@@ -5,6 +5,7 @@
 
 #include "base/closest.h"
 #include "heddle/error.h"
+#include "ir/environment.h"
 
 namespace heddle::engine {
 
@@ -64,10 +65,7 @@ std::vector<ParameterTable::Entry> ParameterTable::entries() const {
 
 ir::Graph with_parameters(const ir::Graph& graph,
                           const std::map<ir::Value, ir::LiteralPtr>& values) {
-  auto env = std::make_shared<ir::ShapeEnv>();
-  env->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
-  env->next_unbacked_ = graph.next_unbacked_symbol();
-  ir::GraphBuilder builder(graph.name(), std::move(env));
+  ir::GraphBuilder builder(graph.name(), ir::environment_of(graph));
   std::map<ir::Value, ir::Value> now;
   for (std::size_t k = 0; k < graph.inputs().size(); ++k) {
     const ir::Value input = graph.inputs()[k];

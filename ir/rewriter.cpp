@@ -5,23 +5,12 @@
 #include "base/check.h"
 #include "ir/analysis/aliases.h"
 #include "ir/analysis/unbacked.h"
+#include "ir/environment.h"
 #include "ir/graph.h"
 #include "ir/graph_data.h"
 #include "ir/op.h"
 
 namespace heddle::ir {
-
-namespace {
-
-/// The environment that `graph` was inferred in: what it assumes is known, and nothing else.
-std::shared_ptr<ShapeEnv> environment_of(const Graph& graph) {
-  auto env = std::make_shared<ShapeEnv>();
-  env->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
-  env->next_unbacked_ = graph.next_unbacked_symbol();
-  return env;
-}
-
-}  // namespace
 
 struct Rewriter::Walk {
   explicit Walk(const Graph& graph) : old(graph) {}

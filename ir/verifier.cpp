@@ -7,6 +7,7 @@
 #include "heddle/error.h"
 #include "ir/analysis/aliases.h"
 #include "ir/analysis/unbacked.h"
+#include "ir/environment.h"
 #include "ir/op.h"
 
 namespace heddle::ir {
@@ -24,9 +25,7 @@ class Verifier {
         pass_(pass),
         infers_(infers),
         done_(done),
-        env_(std::make_shared<ShapeEnv>()) {
-    env_->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
-    env_->next_unbacked_ = graph.next_unbacked_symbol();
+        env_(environment_of(graph)) {
     const std::size_t count = graph.nodes().size();
     defined_.reserve(count);
     names_.reserve(count);

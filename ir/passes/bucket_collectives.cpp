@@ -10,6 +10,7 @@
 #include "ir/analysis/regions.h"
 #include "ir/analysis/users.h"
 #include "ir/custom_op.h"
+#include "ir/environment.h"
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
 #include "ir/passes/visible.h"
@@ -119,7 +120,7 @@ class Joiner {
       : graph_(graph),
         buckets_(std::move(buckets)),
         visible_(visible_storages(graph)),
-        builder_(graph.name(), environment(graph)) {
+        builder_(graph.name(), environment_of(graph)) {
     builder_.adopt(graph);
     for (Bucket& bucket : buckets_) {
       for (const Collective& member : bucket.members) {
@@ -146,13 +147,6 @@ class Joiner {
   }
 
  private:
-  static std::shared_ptr<ShapeEnv> environment(const Graph& graph) {
-    auto env = std::make_shared<ShapeEnv>();
-    env->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
-    env->next_unbacked_ = graph.next_unbacked_symbol();
-    return env;
-  }
-
   /// All starts of a bucket, and what its waits wait for, before all its waits; and all starts before whatever
   /// waits for one of them.
   std::vector<std::uint32_t> order() const {

@@ -7,6 +7,7 @@
 #include "base/closest.h"
 #include "heddle/error.h"
 #include "ir/analysis/dependencies.h"
+#include "ir/environment.h"
 
 namespace heddle::ir {
 
@@ -83,10 +84,7 @@ Edges new_edges(const Graph& graph, const ControlDeps& deps) {
 
 /// The graph with its nodes in `order`, those at the keys of `edges` after what is listed there.
 Graph rebuild(const Graph& graph, const Edges& edges, std::span<const std::uint32_t> order) {
-  auto env = std::make_shared<ShapeEnv>();
-  env->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
-  env->next_unbacked_ = graph.next_unbacked_symbol();
-  GraphBuilder builder(graph.name(), std::move(env));
+  GraphBuilder builder(graph.name(), environment_of(graph));
   builder.adopt(graph);
   std::unordered_map<const Node*, const Node*> made;
   const auto map = [&](Value value) {

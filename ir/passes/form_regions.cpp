@@ -11,6 +11,7 @@
 #include "ir/analysis/aliases.h"
 #include "ir/analysis/regions.h"
 #include "ir/analysis/unbacked.h"
+#include "ir/environment.h"
 #include "ir/op.h"
 
 namespace heddle::ir {
@@ -22,14 +23,6 @@ constexpr Unit kNoUnit = 0xffffffffu;
 
 bool contains(const std::vector<Value>& values, const Value& value) {
   return std::ranges::find(values, value) != values.end();
-}
-
-/// An environment that knows what `graph` assumes.
-ShapeEnv environment_of(const Graph& graph) {
-  ShapeEnv env;
-  env.assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
-  env.next_unbacked_ = graph.next_unbacked_symbol();
-  return env;
 }
 
 /// Names for regions: region_0, region_1, … without those that a value or a nested graph has already.
@@ -76,7 +69,7 @@ class Scoop {
       : graph_(graph),
         regions_(std::move(regions)),
         names_(names),
-        env_(environment_of(graph)),
+        env_(*environment_of(graph)),
         builder_(graph.name(), std::make_shared<ShapeEnv>(env_)) {
     for (Unit unit = 0; unit < regions_.size(); ++unit)
       for (const Node* node : regions_[unit].nodes) unit_of_.emplace(node, unit);

@@ -2,6 +2,7 @@
 
 #include "ir/analysis/regions.h"
 #include "ir/analysis/unbacked.h"
+#include "ir/environment.h"
 
 namespace heddle::ir {
 
@@ -38,10 +39,7 @@ std::unordered_set<const Node*> live_nodes(const Graph& graph,
 
 Graph with_inputs(const Graph& graph, const std::function<void(GraphBuilder&)>& change,
                   const std::unordered_set<const Node*>* kept) {
-  auto env = std::make_shared<ShapeEnv>();
-  env->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
-  env->next_unbacked_ = graph.next_unbacked_symbol();
-  GraphBuilder builder(graph.name(), env);
+  GraphBuilder builder(graph.name(), environment_of(graph));
   builder.adopt(graph);
   for (const NodePtr& node : graph.nodes())
     if (kept == nullptr || node->is_argument() || kept->contains(node.get())) builder.share(node);

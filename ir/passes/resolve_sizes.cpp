@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ir/analysis/regions.h"
+#include "ir/environment.h"
 #include "ir/known_sizes.h"
 #include "ir/op.h"
 
@@ -159,11 +160,9 @@ Graph resolve_sizes(const Graph& graph) {
 }
 
 Graph assuming(const Graph& graph, std::span<const Assumption> more) {
-  auto env = std::make_shared<ShapeEnv>();
-  env->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
+  const std::shared_ptr<ShapeEnv> env = environment_of(graph);
   env->assumptions.insert(env->assumptions.end(), more.begin(), more.end());
-  env->next_unbacked_ = graph.next_unbacked_symbol();
-  GraphBuilder builder(graph.name(), std::move(env));
+  GraphBuilder builder(graph.name(), env);
   builder.adopt(graph);
   for (const NodePtr& node : graph.nodes()) builder.share(node);
   for (std::size_t k = 0; k < graph.outputs().size(); ++k)

@@ -139,7 +139,7 @@ class MatmulNest {
       contract_packed();
     write();
     if (blocks.may_end_early) b_.end_if();
-    const SymExpr products = batch * column_tiles * row_tiles * tile_rows_ * tile_columns_ * depth_;
+    const SymExpr products = batch * column_tiles * rows * tile_columns_ * depth_;
     b_.nest().work = group_ == kByteGroup ? products : products * 2;
   }
 
