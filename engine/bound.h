@@ -18,6 +18,9 @@
 namespace heddle::scheduler {
 struct StreamPlan;
 }
+namespace heddle::jit {
+struct NestedCall;
+}
 namespace heddle::jit::cuda {
 class CudaKernel;
 class LibraryCall;
@@ -111,6 +114,7 @@ struct BoundSteps {
 
 /// A step that runs nested plans.
 struct BoundRegion {
+  const jit::NestedCall* call = nullptr;
   ir::RegionKind kind = ir::RegionKind::Once;
   std::vector<std::shared_ptr<const BoundSteps>> plans;  ///< as in jit::NestedCall::regions
   std::uint32_t operands = 0;

@@ -8,6 +8,7 @@
 #include "engine/late_phase.h"
 #include "engine/nested_clock.h"
 #include "heddle/error.h"
+#include "jit/program.h"
 #include "memory/allocator.h"
 #include "scheduler/stop.h"
 
@@ -197,7 +198,8 @@ std::int32_t run_phases(Frame& frame, Executor& executor,
 
 namespace {
 
-/// Where a carried value is: given by the caller, in the result's own buffer, in the workspace.
+/// Where a carried value is: given by the caller, in the result's own buffer, in the workspace. One that the body updates is in its
+/// result's buffer from the first iteration on.
 enum class Place : std::uint8_t { Start, Result, Spare };
 
 /// One run of a step with nested plans.
@@ -237,6 +239,7 @@ class RegionRun {
       for (std::uint32_t k = region_.carried; k < region_.operands; ++k)
         frame->set_input(k, operands_[k]);
     condition.set_output(0, condition_at);
+    move_in();
     Place place = Place::Start;
     for (;;) {
       read_carried(condition, place);
@@ -261,6 +264,7 @@ class RegionRun {
       body.set_input(k, operands_[k]);
     std::int64_t steps = region_.length;
     if (const std::int32_t status = take_count(steps)) return status;
+    move_in();
     Place place = Place::Start;
     for (std::int64_t step = 0; step < steps; ++step) {
       const std::int64_t at = region_.reverse ? steps - 1 - step : step;
@@ -268,7 +272,8 @@ class RegionRun {
         body.set_input(region_.carried + k,
                        moved(operands_[region_.carried + k], at * region_.slice_bytes[k]));
       for (std::uint32_t k = region_.carried; k < region_.results; ++k)
-        body.set_output(k, moved(results_[k], at * region_.element_bytes[k - region_.carried]));
+        body.set_output(region_.call->output_of(k),
+                        moved(results_[k], at * region_.element_bytes[k - region_.carried]));
       const bool even = (steps - 1 - step) % 2 == 0;
       const Place next = even ? Place::Result : Place::Spare;
       read_carried(body, place);
@@ -309,7 +314,17 @@ class RegionRun {
     return run(frame);
   }
 
+  bool is_updated(std::uint32_t k) const { return region_.call->is_updated(k); }
+  /// Puts values that the body updates where it does.
+  void move_in() {
+    for (std::uint32_t k = 0; k < region_.carried; ++k)
+      if (const auto bytes = static_cast<std::size_t>(region_.carried_bytes[k]);
+          is_updated(k) && bytes != 0)
+        machine_.copy(results_[k], operands_[k], bytes);
+  }
+
   void* carried(std::uint32_t k, Place place) const {
+    if (is_updated(k)) return results_[k];
     if (place == Place::Start) return operands_[k];
     return place == Place::Result ? results_[k] : workspace_ + region_.spare_offsets[k];
   }
@@ -317,14 +332,15 @@ class RegionRun {
     for (std::uint32_t k = 0; k < region_.carried; ++k) frame.set_input(k, carried(k, place));
   }
   void write_carried(Frame& frame, Place place) const {
-    for (std::uint32_t k = 0; k < region_.carried; ++k) frame.set_output(k, carried(k, place));
+    for (std::uint32_t k = 0; k < region_.carried; ++k)
+      if (!is_updated(k)) frame.set_output(region_.call->output_of(k), carried(k, place));
   }
   /// Brings the carried values where the results are.
   void settle(Place place) {
     if (place == Place::Result) return;
     for (std::uint32_t k = 0; k < region_.carried; ++k) {
       const auto bytes = static_cast<std::size_t>(region_.carried_bytes[k]);
-      if (bytes != 0) machine_.copy(results_[k], carried(k, place), bytes);
+      if (bytes != 0 && !is_updated(k)) machine_.copy(results_[k], carried(k, place), bytes);
     }
   }
 

@@ -22,6 +22,7 @@ constexpr std::int64_t kBlockBytes = 1 << 20;
 constexpr std::size_t kCondition = 0;
 constexpr std::size_t kBody = 1;
 
+/// @param k  output of the plan
 DType output_dtype(const BoundSteps& plan, std::uint32_t k) {
   return plan.unit->schedule().record.buffers[plan.unit->program().outputs[k]].dtype;
 }
@@ -105,10 +106,13 @@ StartedLoop::StartedLoop(const jit::NestedCall& call, std::shared_ptr<const Boun
     const ir::TensorMeta& meta = call.regions[kBody].graph->inputs()[k].meta();
     const Sizes sizes = evaluated(meta.sizes, start.sizes);
     now_.push_back({sizes, bytes_of(meta.dtype, sizes), operands_[k]});
+    if (call.is_updated(k)) move_in(now_.back());
   }
-  for (std::uint32_t k = call.carried; k < call.results; ++k)
-    stacks_.push_back({.bytes = bytes_of(output_dtype(start, k),
-                                         evaluated(start.unit->output_sizes(k), start.sizes))});
+  for (std::uint32_t k = call.carried; k < call.results; ++k) {
+    const std::uint32_t output = call.output_of(k);
+    const Sizes sizes = evaluated(start.unit->output_sizes(output), start.sizes);
+    stacks_.push_back({.bytes = bytes_of(output_dtype(start, output), sizes)});
+  }
   nested_.push_back(std::make_unique<Nested>(std::move(condition), request, machine));
   nested_.push_back(std::make_unique<Nested>(std::move(body), request, machine));
   for (const auto& nested : nested_) give_captured(*nested);
@@ -153,10 +157,18 @@ void StartedLoop::fit(std::size_t region) {
   give_captured(nested);
 }
 
+/// Puts what the body is going to overwrite into memory of the loop's own.
+void StartedLoop::move_in(Carried& value) {
+  value.room = std::max<std::size_t>(1, value.bytes);
+  value.memory = machine_.allocate(value.room);
+  if (value.bytes != 0) machine_.copy(value.memory.get(), value.address, value.bytes);
+  value.address = value.memory.get();
+}
+
 /// Memory for the next value of `k`.
 void* StartedLoop::make_room(std::uint32_t k, Sizes sizes) {
   Carried& value = next_[k];
-  value.bytes = bytes_of(output_dtype(*nested_[kBody]->plan, k), sizes);
+  value.bytes = bytes_of(output_dtype(*nested_[kBody]->plan, call_.output_of(k)), sizes);
   if (value.memory == nullptr || value.bytes > value.room) {
     value.room =
         std::max<std::size_t>(1, call_.changing.empty() ? value.bytes : with_room(value.bytes));
@@ -168,7 +180,9 @@ void* StartedLoop::make_room(std::uint32_t k, Sizes sizes) {
 }
 
 void* StartedLoop::output(std::uint32_t position, const Sizes& sizes) {
-  return make_room(position, sizes);
+  std::uint32_t carried = 0;
+  while (call_.is_updated(carried) || call_.output_of(carried) != position) ++carried;
+  return make_room(carried, sizes);
 }
 
 std::int32_t StartedLoop::run() {
@@ -195,16 +209,19 @@ std::int32_t StartedLoop::iterate() {
   const BoundSteps& plan = *nested_[kBody]->plan;
   for (std::uint32_t k = 0; k < call_.carried; ++k) {
     body.set_input(k, now_[k].address);
-    const ir::Dims& sizes = plan.unit->output_sizes(k);
+    if (call_.is_updated(k)) continue;
+    const std::uint32_t output = call_.output_of(k);
+    const ir::Dims& sizes = plan.unit->output_sizes(output);
     const bool is_known = plan.unit->phases().known_in(sizes) == 0;
-    body.set_output(k, is_known ? make_room(k, evaluated(sizes, plan.sizes)) : nullptr);
+    body.set_output(output, is_known ? make_room(k, evaluated(sizes, plan.sizes)) : nullptr);
     if (!is_known) body.io()->source = this;
   }
   for (std::uint32_t k = call_.carried; k < call_.results; ++k)
-    body.set_output(k, element(stacks_[k - call_.carried]));
+    body.set_output(call_.output_of(k), element(stacks_[k - call_.carried]));
   body.set_backwards(iterations_ % 2 != 0);
   const std::int32_t status = run_phases(body, machine_);
-  std::swap(now_, next_);
+  for (std::uint32_t k = 0; k < call_.carried; ++k)
+    if (!call_.is_updated(k)) std::swap(now_[k], next_[k]);
   return status;
 }
 
@@ -213,7 +230,7 @@ std::vector<Sizes> StartedLoop::result_sizes() const {
   for (const Carried& value : now_) sizes.push_back(value.sizes);
   const BoundSteps& body = *nested_[kBody]->plan;
   for (std::uint32_t k = call_.carried; k < call_.results; ++k) {
-    sizes.push_back(evaluated(body.unit->output_sizes(k), body.sizes));
+    sizes.push_back(evaluated(body.unit->output_sizes(call_.output_of(k)), body.sizes));
     sizes.back().insert(sizes.back().begin(), iterations_);
   }
   return sizes;

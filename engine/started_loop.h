@@ -40,6 +40,7 @@ class StartedLoop : public StartedRegion, private OutputSource {
   };
   void fit(std::size_t region);
   void give_captured(Nested& nested) const;
+  void move_in(Carried& value);
   void* make_room(std::uint32_t k, Sizes sizes);
   void* output(std::uint32_t position, const Sizes& sizes) override;
   std::int32_t ask(bool& goes_on);

@@ -237,6 +237,7 @@ std::unique_ptr<BoundRegion> Unit::bind_region(const jit::NestedCall& call, std:
   region->length = call.kind == ir::RegionKind::Scan ? call.length.evaluate(sizes) : 0;
   region->reverse = call.reverse;
   region->counted = call.counted;
+  region->call = &call;
   std::int64_t arena = 0;
   for (std::size_t k = 0; k < call.regions.size(); ++k) {
     region->plans.push_back(
@@ -249,13 +250,13 @@ std::unique_ptr<BoundRegion> Unit::bind_region(const jit::NestedCall& call, std:
   for (std::uint32_t k = 0; k < call.carried; ++k) {
     region->carried_bytes.push_back(argument_bytes(body, k, body_sizes));
     region->spare_offsets.push_back(end);
-    end += memory::aligned(region->carried_bytes.back());
+    if (!call.is_updated(k)) end += memory::aligned(region->carried_bytes.back());
   }
   for (std::uint32_t k = call.carried; k < call.carried + call.scanned; ++k)
     region->slice_bytes.push_back(argument_bytes(body, k, body_sizes));
   for (std::uint32_t k = call.carried; call.kind == ir::RegionKind::Scan && k < call.results; ++k)
     region->element_bytes.push_back(
-        body.record.buffers[body.outputs[k]].bytes.evaluate(body_sizes));
+        body.record.buffers[body.outputs[call.output_of(k)]].bytes.evaluate(body_sizes));
   region->condition_offset = end;
   region->workspace_bytes =
       end + (call.kind == ir::RegionKind::While ? memory::kAlignment : std::int64_t{0});

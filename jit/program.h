@@ -1,6 +1,7 @@
 // A lowered graph: kernels as nests or library calls, and how each step calls them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -62,7 +63,7 @@ struct Program;
 struct NestedCall {
   struct Region {
     std::string name;                        ///< of the graph, for its caller
-    std::shared_ptr<const ir::Graph> graph;  ///< that was lowered
+    std::shared_ptr<const ir::Graph> graph;  ///< of the node
     std::shared_ptr<const Program> program;
     base::SymbolExprs sizes;  ///< the program's size symbols in those around it
   };
@@ -83,8 +84,16 @@ struct NestedCall {
     std::vector<Symbol> symbols;  ///< by region; the condition, then the body
   };
   std::vector<ChangingSize> changing;
+  /// By carried value: whether the body overwrites the one that it is given with the next one, which is then no output of its program.
+  std::vector<bool> updated;
   Symbol workspace;  ///< bytes of the workspace: known when the programs are planned
 
+  bool is_updated(std::uint32_t result) const { return result < updated.size() && updated[result]; }
+  /// Which output of the body's program result `result`, which is not updated, is.
+  std::uint32_t output_of(std::uint32_t result) const {
+    const auto end = updated.begin() + std::min<std::size_t>(result, updated.size());
+    return result - static_cast<std::uint32_t>(std::count(updated.begin(), end, true));
+  }
   /// Where the operands begin among the buffers of the launch.
   std::uint32_t first_operand() const { return kind == ir::RegionKind::Cond ? 1 : 0; }
   /// The first operand that is the same in each run; so are all that follow.

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "jit/lower/kernel.h"
@@ -15,11 +16,19 @@ namespace heddle::jit {
 /// Names of the attributes that hold the nested graphs of a node, in the order of NestedCall::regions.
 std::vector<std::string_view> region_names(ir::RegionKind kind);
 
+/// The body of a loop as it is lowered.
+struct LoweredBody {
+  std::shared_ptr<const Program> program;
+  std::vector<bool> updated;  ///< as NestedCall::updated
+};
+
 /// What the lowering of a graph and that of the graphs nested in it share.
 struct SharedLowering {
   CheckTable checks;
   /// A graph that many calls name is lowered once.
   std::map<std::shared_ptr<const ir::Graph>, std::shared_ptr<const Program>> programs{};
+  /// Bodies of loops, by how many values these carry.
+  std::map<std::pair<std::shared_ptr<const ir::Graph>, std::uint32_t>, LoweredBody> bodies{};
 };
 
 /// lower() as a part of that of the graph around it.

@@ -2,7 +2,7 @@
 // and without; the host waits for nothing but the sizes, once a phase, and for one stream.
 #include <gmock/gmock.h>
 
-#include "tests/control_flow/growing_programs.h"
+#include "tests/control_flow/updating_programs.h"
 #include "tests/cuda/recorded.h"
 #include "tests/cuda/support.h"
 
@@ -91,6 +91,9 @@ INSTANTIATE_TEST_SUITE_P(Programs, CudaLateSizes, ::testing::ValuesIn(late_progr
                          [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(LoopsThatGrow, CudaLateSizes, ::testing::ValuesIn(growing_programs()),
+                         [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(LoopsThatUpdate, CudaLateSizes, ::testing::ValuesIn(updating_programs()),
                          [](const auto& info) { return info.param.name; });
 
 const LateProgram& program_named(std::string_view name) {

@@ -469,8 +469,40 @@ class Author {
 
   static Tensor flatten(const Tensor& x) { return x.rank() == 1 ? x : reshape(x, {x.size(0) * 4}); }
 
+  /// A table of which each iteration overwrites an element, and perhaps reads another, or the table as it was.
+  void updates() {
+    used("loop that updates");
+    const Tensor table = concat({cast(iota({4}), f32), flatten(pick())}, 0);
+    const int how = below(4);
+    const int times = below(4);
+    using State = std::pair<Tensor, Tensor>;
+    const auto next = [how](const State& s) {
+      const Tensor place = reshape(s.second, {1, 1});
+      const Tensor value = how == 0 ? sum(s.first, {0}, true) * 0.25
+                                    : reshape(gather(s.first, reshape(s.second, {1})), {1});
+      const Tensor operands[] = {s.first, place, reshape(bounded(value + 0.5), {1})};
+      const Tensor made = apply("scatter_nd", operands)[0];
+      return how == 2 ? maximum(made, s.first) : made;
+    };
+    if (how == 3) {
+      const auto [last, seen] =
+          scan(table, iota({times + 1}), [&](const Tensor& t, const Tensor& k) {
+            const Tensor made = next({t, k});
+            return std::pair(made, sum(made));
+          });
+      pool_.push_back(bounded(pick() + sum(last) + sum(seen)));
+      return;
+    }
+    const State last = while_loop(
+        State(table, sum(iota({1}))), [&](const State& s) { return less(s.second, times); },
+        [&](const State& s) { return State(next(s), s.second + 1); });
+    pool_.push_back(bounded(pick() + sum(last.first)));
+    kept_.push_back(last.first);
+  }
+
   void loop() {
     used("while");
+    if (chance(40)) updates();
     const Tensor limit = pick();
     const auto [count, result] = while_loop(
         std::pair<Tensor, Tensor>(cast(iota({1}), f32), pick()),
