@@ -319,7 +319,7 @@ class RegionRun {
   void move_in() {
     for (std::uint32_t k = 0; k < region_.carried; ++k)
       if (const auto bytes = static_cast<std::size_t>(region_.carried_bytes[k]);
-          is_updated(k) && bytes != 0)
+          is_updated(k) && bytes != 0 && results_[k] != operands_[k])
         machine_.copy(results_[k], operands_[k], bytes);
   }
 

@@ -106,7 +106,7 @@ StartedLoop::StartedLoop(const jit::NestedCall& call, std::shared_ptr<const Boun
     const ir::TensorMeta& meta = call.regions[kBody].graph->inputs()[k].meta();
     const Sizes sizes = evaluated(meta.sizes, start.sizes);
     now_.push_back({sizes, bytes_of(meta.dtype, sizes), operands_[k]});
-    if (call.is_updated(k)) move_in(now_.back());
+    if (call.is_updated(k) && appended_to(k) == nullptr) move_in(now_.back());
   }
   for (std::uint32_t k = call.carried; k < call.results; ++k) {
     const std::uint32_t output = call.output_of(k);
@@ -144,12 +144,16 @@ void StartedLoop::give_captured(Nested& nested) const {
 void StartedLoop::fit(std::size_t region) {
   Nested& nested = *nested_[region];
   bool fits = true;
-  for (const jit::NestedCall::ChangingSize& changing : call_.changing) {
-    const std::int64_t size = now_[changing.carried].sizes[changing.dimension];
-    std::int64_t& bound = nested.sizes[changing.symbols[region]];
+  const auto put = [&](const base::Symbol& symbol, std::int64_t size) {
+    std::int64_t& bound = nested.sizes[symbol];
     fits = fits && bound == size;
     bound = size;
-  }
+  };
+  for (const jit::NestedCall::ChangingSize& changing : call_.changing)
+    put(changing.symbols[region], now_[changing.carried].sizes[changing.dimension]);
+  if (region == kBody)
+    for (const Appended& appended : call_.appended)
+      put(appended.room, have_room(appended, appended.next.evaluate(nested.sizes)));
   if (fits) return;
   auto plan = std::make_shared<BoundSteps>();
   nested.plan->unit->bind(nested.sizes, nested.plan->threads, *plan);
@@ -163,6 +167,48 @@ void StartedLoop::move_in(Carried& value) {
   value.memory = machine_.allocate(value.room);
   if (value.bytes != 0) machine_.copy(value.memory.get(), value.address, value.bytes);
   value.address = value.memory.get();
+}
+
+const StartedLoop::Appended* StartedLoop::appended_to(std::uint32_t k) const {
+  const auto found = std::ranges::find(call_.appended, k, &Appended::carried);
+  return found == call_.appended.end() ? nullptr : &*found;
+}
+
+StartedLoop::Rows StartedLoop::rows_of(const Appended& appended) const {
+  const Carried& value = now_[appended.carried];
+  const auto at = value.sizes.begin() + appended.dimension;
+  Rows rows{.used = *at};
+  for (auto size = value.sizes.begin(); size != at; ++size) rows.groups *= *size;
+  const DType dtype = call_.regions[kBody].graph->inputs()[appended.carried].meta().dtype;
+  rows.bytes = bytes_of(dtype, Sizes(at + 1, value.sizes.end()));
+  return rows;
+}
+
+/// Copies the rows that there are between memory with room for so many in each group.
+void StartedLoop::copy_rows(const Rows& rows, void* to, std::int64_t room_there, const void* from,
+                            std::int64_t room_here, RegionMachine& machine) {
+  const auto bytes = static_cast<std::size_t>(rows.used) * rows.bytes;
+  for (std::int64_t group = 0; group < rows.groups && bytes != 0; ++group)
+    machine.copy(
+        static_cast<char*>(to) + static_cast<std::size_t>(group * room_there) * rows.bytes,
+        static_cast<const char*>(from) + static_cast<std::size_t>(group * room_here) * rows.bytes,
+        bytes);
+}
+
+/// Has room for `wanted` rows of a value that is appended to. @return for how many there is
+std::int64_t StartedLoop::have_room(const Appended& appended, std::int64_t wanted) {
+  Carried& value = now_[appended.carried];
+  const Rows rows = rows_of(appended);
+  if (value.memory != nullptr && wanted <= value.rows) return value.rows;
+  const std::int64_t room = std::max(wanted, rows.used) + wanted / 2 + kFirstBlock;
+  const std::size_t bytes = static_cast<std::size_t>(rows.groups * room) * rows.bytes;
+  std::shared_ptr<void> memory = machine_.allocate(std::max<std::size_t>(1, bytes));
+  copy_rows(rows, memory.get(), room, value.address,
+            value.memory == nullptr ? rows.used : value.rows, machine_);
+  value.memory = std::move(memory);
+  value.address = value.memory.get();
+  value.rows = room;
+  return room;
 }
 
 /// Memory for the next value of `k`.
@@ -220,6 +266,9 @@ std::int32_t StartedLoop::iterate() {
     body.set_output(call_.output_of(k), element(stacks_[k - call_.carried]));
   body.set_backwards(iterations_ % 2 != 0);
   const std::int32_t status = run_phases(body, machine_);
+  for (const Appended& appended : call_.appended)
+    now_[appended.carried].sizes[appended.dimension] =
+        appended.next.evaluate(nested_[kBody]->sizes);
   for (std::uint32_t k = 0; k < call_.carried; ++k)
     if (!call_.is_updated(k)) std::swap(now_[k], next_[k]);
   return status;
@@ -241,8 +290,15 @@ std::int32_t StartedLoop::finish(void* const* results, RegionMachine& machine) {
   const auto copy = [&](void* to, const void* from, std::size_t bytes) {
     if (bytes != 0) machine.copy(to, from, bytes);
   };
-  for (std::uint32_t k = 0; k < call_.carried; ++k)
-    copy(results[k], now_[k].address, now_[k].bytes);
+  for (std::uint32_t k = 0; k < call_.carried; ++k) {
+    if (const Appended* appended = appended_to(k);
+        appended != nullptr && now_[k].memory != nullptr) {
+      const Rows rows = rows_of(*appended);
+      copy_rows(rows, results[k], rows.used, now_[k].address, now_[k].rows, machine);
+    } else {
+      copy(results[k], now_[k].address, now_[k].bytes);
+    }
+  }
   for (std::size_t k = 0; k < stacks_.size(); ++k) {
     auto* to = static_cast<char*>(results[call_.carried + k]);
     std::int64_t left = iterations_;

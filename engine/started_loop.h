@@ -37,7 +37,19 @@ class StartedLoop : public StartedRegion, private OutputSource {
     void* address = nullptr;
     std::shared_ptr<void> memory{};  ///< null: of an operand
     std::size_t room = 0;            ///< bytes of `memory`
+    std::int64_t rows = 0;           ///< of one that is appended to: what `memory` has room for
   };
+  using Appended = jit::NestedCall::Appended;
+  /// One that is appended to: groups of so many rows of so many bytes.
+  struct Rows {
+    std::int64_t groups = 1, used = 0;
+    std::size_t bytes = 0;
+  };
+  const Appended* appended_to(std::uint32_t k) const;
+  Rows rows_of(const Appended& appended) const;
+  static void copy_rows(const Rows& rows, void* to, std::int64_t room_there, const void* from,
+                        std::int64_t room_here, RegionMachine& machine);
+  std::int64_t have_room(const Appended& appended, std::int64_t wanted);
   void fit(std::size_t region);
   void give_captured(Nested& nested) const;
   void move_in(Carried& value);

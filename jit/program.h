@@ -86,6 +86,14 @@ struct NestedCall {
   std::vector<ChangingSize> changing;
   /// By carried value: whether the body overwrites the one that it is given with the next one, which is then no output of its program.
   std::vector<bool> updated;
+  /// While: one of these that is appended to along a dimension, of which its memory has room for more than there is.
+  struct Appended {
+    std::uint32_t carried = 0;
+    std::uint32_t dimension = 0;
+    Symbol room;   ///< its size in the body's program, at least `next`
+    SymExpr next;  ///< how much there is after an iteration, in the symbols of the body
+  };
+  std::vector<Appended> appended;
   Symbol workspace;  ///< bytes of the workspace: known when the programs are planned
 
   bool is_updated(std::uint32_t result) const { return result < updated.size() && updated[result]; }

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
-#include "ir/analysis/aliases.h"
 #include "ir/analysis/regions.h"
-#include "ir/environment.h"
 #include "ir/nested_graphs.h"
 #include "ir/op.h"
-#include "ir/passes/reinplace.h"
+#include "jit/lower/loop_body.h"
 
 namespace heddle::jit {
 namespace {
@@ -28,60 +26,18 @@ std::shared_ptr<const Program> program_of(const ir::GraphRef& ref, const Lowerin
   return state.shared.programs[ref.graph] = std::move(program);
 }
 
-/// The carried values that the body's results are made of by overwriting a part of them: operands of ops that may do so.
-std::vector<bool> updated_values(const ir::Graph& body, std::uint32_t carried) {
-  const auto updates = [&](std::uint32_t k) {
-    ir::Value value = ir::whole_base(body.outputs()[k]);
-    for (bool overwritten = false; value;) {
-      if (value == body.inputs()[k]) return overwritten;
-      const ir::InPlace* pair = nullptr;
-      for (const ir::InPlace& each : value.node->op().in_place)
-        if (each.output == value.index) pair = &each;
-      if (pair == nullptr) return false;
-      overwritten = true;
-      value = ir::whole_base(value.node->input(pair->operand));
-    }
-    return false;
-  };
-  std::vector<bool> updated(carried);
-  for (std::uint32_t k = 0; k < carried; ++k) updated[k] = updates(k);
-  return updated;
-}
-
-/// `body` with the values in `updated` written back to what it was given for them, in place of results.
-ir::Graph with_updates(const ir::Graph& body, const std::vector<bool>& updated) {
-  ir::GraphBuilder builder(body.name(), ir::environment_of(body));
-  builder.adopt(body);
-  for (const ir::NodePtr& node : body.nodes()) builder.share(node);
-  for (std::size_t k = 0; k < body.outputs().size(); ++k) {
-    if (k < updated.size() && updated[k])
-      builder.write_back(body.inputs()[k], body.outputs()[k]);
-    else
-      builder.output(body.outputs()[k], body.output_label(k));
-  }
-  return ir::reinplace(builder.finish());
-}
-
-/// A body whose carried values are overwritten where that saves a copy of them: where a write-back is left it does not.
-const LoweredBody& body_of(const ir::GraphRef& ref, std::uint32_t carried,
-                           const LoweringState& state) {
-  LoweredBody& body = state.shared.bodies[{ref.graph, carried}];
+/// @param condition  of a while loop; null: of a scan
+const LoweredBody& body_of(const ir::GraphRef& ref, const ir::Graph* condition,
+                           std::uint32_t carried, const LoweringState& state) {
+  LoweredBody& body = state.shared.bodies[{ref.graph, condition, carried}];
   if (body.program != nullptr) return body;
-  body.updated = updated_values(*ref.graph, carried);
-  ir::Graph graph = *ref.graph;
-  while (std::ranges::count(body.updated, true) != 0) {
-    graph = with_updates(*ref.graph, body.updated);
-    if (graph.write_backs().empty()) break;
-    for (std::uint32_t k = 0; k < carried; ++k)
-      if (std::ranges::count(graph.write_backs(), ref.graph->inputs()[k],
-                             &ir::Graph::WriteBack::target) != 0)
-        body.updated[k] = false;
-    graph = *ref.graph;
-  }
-  body.program =
-      std::ranges::count(body.updated, true) == 0
-          ? program_of(ref, state)
-          : std::make_shared<const Program>(lower_graph(graph, state.options(), state.shared));
+  BodyInPlace in_place = body_in_place(*ref.graph, condition, carried);
+  body.program = in_place.graph.identical(*ref.graph)
+                     ? program_of(ref, state)
+                     : std::make_shared<const Program>(
+                           lower_graph(in_place.graph, state.options(), state.shared));
+  body.updated = std::move(in_place.updated);
+  body.appended = std::move(in_place.appended);
   return body;
 }
 
@@ -131,16 +87,21 @@ std::shared_ptr<const NestedCall> lower_regions(const Node& node, const Lowering
   call->carried = count(node, "carried");
   for (const std::string_view name : region_names(call->kind)) {
     const auto& ref = std::get<ir::GraphRef>(node.attr(name));
-    std::shared_ptr<const Program> program;
+    NestedCall::Region region{ir::graph_name(ref.name), ref.graph, nullptr,
+                              ir::region_sizes(*ref.graph, arguments)};
     if (name == "body" && call->carried != 0) {
-      const LoweredBody& body = body_of(ref, call->carried, state);
-      program = body.program;
+      const ir::Graph* condition =
+          call->kind == ir::RegionKind::While ? &node.graph("condition") : nullptr;
+      const LoweredBody& body = body_of(ref, condition, call->carried, state);
+      region.program = body.program;
       call->updated = body.updated;
+      call->appended = body.appended;
+      for (const NestedCall::Appended& appended : call->appended)
+        region.sizes[appended.room] = appended.next.substitute(region.sizes);
     } else {
-      program = program_of(ref, state);
+      region.program = program_of(ref, state);
     }
-    call->regions.push_back({ir::graph_name(ref.name), ref.graph, std::move(program),
-                             ir::region_sizes(*ref.graph, arguments)});
+    call->regions.push_back(std::move(region));
   }
   call->operands = static_cast<std::uint32_t>(arguments.size());
   call->scanned = count(node, "scanned");

@@ -5,7 +5,7 @@
 #include <map>
 #include <memory>
 #include <string_view>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "jit/lower/kernel.h"
@@ -19,7 +19,8 @@ std::vector<std::string_view> region_names(ir::RegionKind kind);
 /// The body of a loop as it is lowered.
 struct LoweredBody {
   std::shared_ptr<const Program> program;
-  std::vector<bool> updated;  ///< as NestedCall::updated
+  std::vector<bool> updated;                   ///< as NestedCall
+  std::vector<NestedCall::Appended> appended;  ///< as NestedCall
 };
 
 /// What the lowering of a graph and that of the graphs nested in it share.
@@ -27,8 +28,10 @@ struct SharedLowering {
   CheckTable checks;
   /// A graph that many calls name is lowered once.
   std::map<std::shared_ptr<const ir::Graph>, std::shared_ptr<const Program>> programs{};
-  /// Bodies of loops, by how many values these carry.
-  std::map<std::pair<std::shared_ptr<const ir::Graph>, std::uint32_t>, LoweredBody> bodies{};
+  /// Bodies of loops, by the condition, of a scan none, and how many values the loop carries.
+  std::map<std::tuple<std::shared_ptr<const ir::Graph>, const ir::Graph*, std::uint32_t>,
+           LoweredBody>
+      bodies{};
 };
 
 /// lower() as a part of that of the graph around it.

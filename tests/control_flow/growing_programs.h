@@ -82,6 +82,37 @@ inline std::vector<Tensor> nested_growth(std::span<const Tensor> in) {
       [&] { return grown(in[0], in[1]); })};
 }
 
+/// Two rows more in the middle of three dimensions, so often that memory must grow; what was there is read before and after.
+inline std::vector<Tensor> grow_in_the_middle(std::span<const Tensor> in) {
+  using State = std::tuple<Tensor, Tensor, Tensor>;
+  const auto [all, last, left] = while_loop(
+      State(in[0], sum(in[0], {1}), in[1]),
+      [](const State& s) { return greater(std::get<2>(s), 0); },
+      [](const State& s) {
+        const auto& [some, sums, n] = s;
+        const Tensor row = unsqueeze(tanh(sums * 0.1f) + amax(some, {1}), 1);
+        const Tensor more = concat({some, row, row * 0.5f}, 1);
+        return State(more, sum(more, {1}) * 0.25f, n - 1);
+      });
+  return {all * 2.0f, last};
+}
+
+/// One list as two, which part in nothing, beside one that begins with what it appends, and a condition that reads one of them.
+inline std::vector<Tensor> grow_as_two(std::span<const Tensor> in) {
+  using State = std::tuple<Tensor, Tensor, Tensor>;
+  const auto [a, b, c] = while_loop(
+      State(in[0], in[0], in[0] * 2.0f),
+      [&](const State& s) {
+        return less(sum(abs(std::get<2>(s)) * 0.0f + 1.0f), cast(in[1] * 3, f32));
+      },
+      [](const State& s) {
+        const auto& [x, y, z] = s;
+        const Tensor longer = concat({x, slice(z, 0, 0, 1)}, 0);
+        return State(longer, longer, concat({slice(y, 0, 0, 1), z}, 0));
+      });
+  return {a, b + 1.0f, c};
+}
+
 inline std::vector<LateProgram> growing_programs() {
   const auto with_counts = [](const Tensor& x) {
     std::vector<std::vector<Tensor>> calls;
@@ -101,6 +132,12 @@ inline std::vector<LateProgram> growing_programs() {
       {"Decodes", decode, decoded},
       {"Dwindles", dwindle, {{numbers({5, 1, 2, 7, 3, 4})}, {numbers({1})}, {numbers({1, 1, 1})}}},
       {"PartsWays", part_ways, with_counts(numbers({1, 2, 3}))},
+      {"GrowsInTheMiddle",
+       grow_in_the_middle,
+       {{ramp({2, 1, 3}), count_of(40)},
+        {ramp({2, 5, 3}), count_of(1)},
+        {ramp({3, 2, 2}), count_of(0)}}},
+      {"GrowsAsTwo", grow_as_two, with_counts(numbers({1, -2}))},
       {"GrowsInALoopInABranch", nested_growth, with_counts(numbers({1, -2}))}};
 }
 

@@ -60,6 +60,28 @@ TEST(UpdatingLoop, CopiesNothingInAnIteration) {
   EXPECT_THAT(kernels_inside(fill_and_keep, pair), Contains("clone"));
 }
 
+/// What is appended to is written behind what there is.
+TEST(UpdatingLoop, AppendsWhereItLies) {
+  if (HEDDLE_WITH_LLVM == 0) GTEST_SKIP() << "this build compiles nothing for the CPU";
+  const std::vector<Tensor> decoded{ramp({1, 8}) * 0.1f, ramp({3, 8}), ramp({3, 8}),
+                                    ramp({8, 8}) * 0.1f, count_of(3)};
+  for (const auto& names : {kernels_inside(append_sums, {numbers({1, 2}), count_of(3)}),
+                            kernels_inside(decode, decoded)}) {
+    EXPECT_THAT(names, Contains(::testing::StartsWith("slice_scatter")));
+    EXPECT_THAT(names, Not(Contains(::testing::HasSubstr("concat"))));
+    EXPECT_THAT(names, Not(Contains("clone")));
+  }
+  // The condition reads the list, which has to be one.
+  const std::vector<std::string> read = kernels_inside(
+      [](std::span<const Tensor> in) {
+        return std::vector{while_loop(
+            in[0], [](const Tensor& s) { return less(sum(s), 10.0f); },
+            [](const Tensor& s) { return concat({s, s * 0.0f + 2.0f}, 0); })};
+      },
+      {numbers({1, 2})});
+  EXPECT_THAT(read, Contains(::testing::HasSubstr("concat")));
+}
+
 TEST(UpdatingLoop, HasNoSecondPlaceForIt) {
   if (HEDDLE_WITH_LLVM == 0) GTEST_SKIP() << "this build compiles nothing for the CPU";
   const std::vector<Tensor> call{ramp({512, 64}), ramp({64}), count_of(4)};

@@ -110,10 +110,9 @@ TEST_F(Profile, TellsWhatIsInsideOfBranchesAndLoops) {
   }
   EXPECT_FALSE(over_rows.inside.empty());
   const StepTime& loop = only(steps, "while_loop");
-  const StepTime& joined = only(loop.inside, "concat");
-  EXPECT_EQ(joined.runs, 4);
-  // It reads what there is, with the branch's result as long, and writes a row more.
-  EXPECT_GE(joined.bytes, 4 * 8 * ((1 + 2) + (2 + 3) + (3 + 4) + (4 + 5)));
+  const StepTime& appends = only(loop.inside, "slice_scatter");
+  EXPECT_EQ(appends.runs, 4);
+  EXPECT_GT(appends.bytes, 0);
   const StepTime& branch = only(loop.inside, "cond");
   EXPECT_EQ(branch.runs, 4);
   EXPECT_EQ(only(branch.inside, "cumsum").runs, 2);
