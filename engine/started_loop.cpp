@@ -200,7 +200,10 @@ std::int64_t StartedLoop::have_room(const Appended& appended, std::int64_t wante
   Carried& value = now_[appended.carried];
   const Rows rows = rows_of(appended);
   if (value.memory != nullptr && wanted <= value.rows) return value.rows;
-  const std::int64_t room = std::max(wanted, rows.used) + wanted / 2 + kFirstBlock;
+  const std::int64_t row =
+      std::max<std::int64_t>(1, rows.groups * static_cast<std::int64_t>(rows.bytes));
+  const std::int64_t least = std::min(kFirstBlock, kBlockBytes / row);  // where there is little yet
+  const std::int64_t room = wanted + std::max(wanted / 2, least);
   const std::size_t bytes = static_cast<std::size_t>(rows.groups * room) * rows.bytes;
   std::shared_ptr<void> memory = machine_.allocate(std::max<std::size_t>(1, bytes));
   copy_rows(rows, memory.get(), room, value.address,

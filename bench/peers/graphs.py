@@ -457,6 +457,21 @@ def generation(layers, width, heads, prompt, steps):
     return g
 
 
+def table_rows(rows, width, steps):
+    """A table of which each iteration of a loop writes a row."""
+    g = Graph(seed=17, tolerance=1e-4)
+
+    def body(b, carried):
+        table, x = carried
+        step = b.inputs[0]
+        row = b.op("Add", b.op("Gather", table, step, axis=0), x)
+        place = b.op("Unsqueeze", step, b.integers(0, 1))
+        table = b.op("ScatterND", table, place, b.op("Unsqueeze", row, b.integers(0)))
+        return [table, b.op("Add", b.op("Mul", x, b.scalar(0.25)), row)]
+    g.outputs = g.loop(steps, [g.input("table", normal(17, rows, width)), g.input("x", normal(18, width))], body)
+    return g
+
+
 def conv_block():
     g = Graph(seed=9, tolerance=5e-4)
     x = g.input("x", normal(9, 1, 64, 56, 56))
@@ -513,6 +528,7 @@ GRAPHS = {
                 lambda: decoder(2, lambda g, x, inner, outer: g.op("MatMul", x, g.weight(inner, outer)))),
     "decoder_4bit": ("the same, weights of 4 bits in blocks of 32", lambda: decoder(2, few_bits)),
     "generation": ("2 layers of 256, 128 steps in a loop whose caches grow", lambda: generation(2, 256, 4, 64, 128)),
+    "table_rows": ("200 rows of a table of 1024x1024, written in a loop", lambda: table_rows(1024, 1024, 200)),
     "conv_block": ("two 3x3 convolutions 64-64 at 56x56, residual", conv_block),
     "conv_block_qdq": ("3x3, 3x3, 1x1 convolutions 128-128 at 28x28 quantised ahead",
                        conv_block_of_bytes),

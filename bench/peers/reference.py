@@ -114,6 +114,12 @@ def slice_of(x, starts, ends, axes):
     return x[tuple(parts)]
 
 
+def scatter_nd(x, places, rows):
+    x = x.copy()
+    x[tuple(np.moveaxis(places, -1, 0))] = rows
+    return x
+
+
 def few_bits_product(x, numbers, scales, *, K, N, bits, block_size):
     """Numbers less 8 times the scale of their block, two numbers to a byte."""
     assert bits == 4 and K % block_size == 0
@@ -138,10 +144,10 @@ REFERENCE = {
     "MatMulInteger": integer_product, "QuantizeLinear": quantize, "DequantizeLinear": dequantize,
     "Slice": slice_of, "Concat": lambda *all, axis: np.concatenate(all, axis),
     "Expand": lambda x, sizes: np.broadcast_to(x, tuple(int(size) for size in sizes)),
-    "MatMulNBits": few_bits_product,
+    "MatMulNBits": few_bits_product, "ScatterND": scatter_nd,
 }
 TRANSCENDENTAL = {"Exp", "Tanh", "Sigmoid", "Erf", "Softmax"}
-MOVES = {"Reshape", "Transpose", "Unsqueeze", "Flatten", "Cast", "Gather", "Slice", "Concat", "Expand"}
+MOVES = {"Reshape", "Transpose", "Unsqueeze", "Flatten", "Cast", "Gather", "Slice", "Concat", "Expand", "ScatterND"}
 
 
 def product_flops(op, operands, results):
