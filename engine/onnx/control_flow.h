@@ -37,6 +37,8 @@ struct ControlConverter {
 /// Null when `name` of `domain` has no nested graphs.
 const ControlConverter* find_control(std::string_view domain, std::string_view name);
 
+Outputs convert_if(const Node& node, const RunBody& run, const FindValue& find);
+Outputs convert_loop(const Node& node, const RunBody& run, const FindValue& find);
 Outputs convert_flex_attention(const Node& node, const RunBody& run, const FindValue& find);
 
 }  // namespace heddle::onnx
