@@ -93,20 +93,21 @@ const BoundPlan& Engine::Impl::plan_like(std::span<const Tensor> inputs) {
 
 namespace {
 
-/// That outputs[k] may be `place`, or get a copy of it in the end.
-/// @param own  the input that it may lie exactly in; kNoInput: none
+/// That outputs[k] may be `place`, or get a copy of it in the end, when what is donated is not needed any more.
+/// @param own  the input that it lies in; kNoInput: none
 /// @return whether it is that input
+template <typename F>
 bool check_placed(const Tensor& place, std::size_t own, std::span<const Tensor> inputs,
-                  std::span<const Tensor> outputs, std::size_t k) {
+                  std::span<const Tensor> outputs, std::size_t k, F&& is_donated) {
   const std::size_t found =
       engine::check_output(place.dtype(), place.impl()->sizes, place.device(), inputs, outputs, k,
-                           [&](std::size_t input) { return input == own; });
+                           [&](std::size_t input) { return input == own || is_donated(input); });
   const engine::MemoryRange range = engine::extent_of(*outputs[k].impl());
   for (std::size_t other = k + 1; other < outputs.size(); ++other)
     if (outputs[other].defined() &&
         engine::overlap(range, engine::extent_of(*outputs[other].impl())))
       engine::refuse_overlap(other, "output", k);
-  return found != engine::kNoInput;
+  return found != engine::kNoInput && found == own;
 }
 
 }  // namespace
@@ -137,8 +138,9 @@ void Engine::Impl::run_in_place_into(std::span<const Tensor> inputs, std::span<T
     if (!places[k].defined())
       others.push_back(outputs[k]);
     else if (outputs[k].defined())
-      copies[k] = !check_placed(places[k], own[k], inputs, outputs, k) ||
-                  places[k].impl() != inputs[own[k]].impl();
+      copies[k] = !check_placed(places[k], own[k], inputs, outputs, k, [&](std::size_t input) {
+        return is_donated(input);
+      }) || places[k].impl() != inputs[own[k]].impl();
   }
   run_plan_into(plan, call.inputs(), others);
   for (std::size_t k = 0; k < outputs.size(); ++k) {

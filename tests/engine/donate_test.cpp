@@ -356,6 +356,24 @@ TEST(Donate, RunIntoWhatIsUpdated) {
   EXPECT_THROW(engine.run_into(std::array{cache, v, at}, outputs), hd::AliasingError);
 }
 
+// Found by random programs: the update of one donated input is wanted in the memory of another.
+TEST(Donate, RunIntoMemoryOfAnotherThatIsDonated) {
+  const auto step = [](const hd::Tensor& cache, const hd::Tensor& v, const hd::Tensor& at,
+                       const hd::Tensor& spare) {
+    return std::pair(put(cache, v, at), hd::sum(spare));
+  };
+  hd::Engine engine(step, plain({"input0", "input3"}));
+  const hd::Tensor v = floats({10}), at = hd::Tensor::of<std::int64_t>({1}, {1});
+  hd::Tensor cache = floats({1, 2, 3}), spare = floats({4, 5, 6});
+  hd::Tensor total = hd::Tensor::full(hd::f32, {}, 0);
+  std::vector<hd::Tensor> outputs{spare, total};
+  engine.run_into(std::array{cache, v, at, spare}, outputs);
+  EXPECT_THAT(spare.to_doubles(), ElementsAre(1, 10, 3));
+  EXPECT_EQ(total.item(), 15);
+  outputs = {v, total};
+  EXPECT_THROW(engine.run_into(std::array{cache, v, at, spare}, outputs), hd::Error);
+}
+
 // Assigned to and donated: nobody reads the new elements, so they are not written back.
 TEST(Donate, WhatIsAssignedToItIsNotWrittenBack) {
   hd::Engine traced(
