@@ -15,7 +15,8 @@ namespace heddle {
 ///     std::vector<hd::Tensor> out = engine.run(inputs);
 ///
 /// A call looks before it begins, before each step of its plan and each iteration of a loop. A step that has begun is finished, and so is
-/// a compile, which later calls have. On CUDA what is queued is finished; nothing more is queued. After Cancelled all is as after any
+/// a compile, which later calls have. On CUDA it looks before it begins and before each iteration and each part whose sizes the run tells;
+/// what is queued is finished. After Cancelled all is as after any
 /// other error: the engine can be used, memory is given back, and what the call writes (outputs of run_into(), states, donated inputs)
 /// holds anything if it had begun. Scopes nest: the innermost one holds.
 class HEDDLE_API StopScope {
