@@ -36,9 +36,7 @@ Sizes evaluated(const ir::Dims& dims, const base::SymbolValues& values) {
 }
 
 std::size_t bytes_of(DType dtype, const Sizes& sizes) {
-  std::size_t bytes = size_of(dtype);
-  for (const std::int64_t size : sizes) bytes *= static_cast<std::size_t>(size);
-  return bytes;
+  return size_of(dtype) * static_cast<std::size_t>(ir::element_count(sizes));
 }
 
 /// Of memory for what may grow: as much as it grows by half, so that it is seldom taken anew.
@@ -198,8 +196,8 @@ void StartedLoop::copy_rows(const Rows& rows, void* to, std::int64_t room_there,
 /// Has room for `wanted` rows of a value that is appended to. @return for how many there is
 std::int64_t StartedLoop::have_room(const Appended& appended, std::int64_t wanted) {
   Carried& value = now_[appended.carried];
-  const Rows rows = rows_of(appended);
   if (value.memory != nullptr && wanted <= value.rows) return value.rows;
+  const Rows rows = rows_of(appended);
   const std::int64_t row =
       std::max<std::int64_t>(1, rows.groups * static_cast<std::int64_t>(rows.bytes));
   const std::int64_t least = std::min(kFirstBlock, kBlockBytes / row);  // where there is little yet

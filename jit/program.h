@@ -1,7 +1,6 @@
 // A lowered graph: kernels as nests or library calls, and how each step calls them.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -84,8 +83,9 @@ struct NestedCall {
     std::vector<Symbol> symbols;  ///< by region; the condition, then the body
   };
   std::vector<ChangingSize> changing;
-  /// By carried value: whether the body overwrites the one that it is given with the next one, which is then no output of its program.
-  std::vector<bool> updated;
+  /// Of loops, by result: which output of the body's program it is; kNone: none, since the body overwrites the carried value that it is
+  /// given with the next one.
+  std::vector<std::uint32_t> outputs;
   /// While: one of these that is appended to along a dimension, of which its memory has room for more than there is.
   struct Appended {
     std::uint32_t carried = 0;
@@ -96,11 +96,11 @@ struct NestedCall {
   std::vector<Appended> appended;
   Symbol workspace;  ///< bytes of the workspace: known when the programs are planned
 
-  bool is_updated(std::uint32_t result) const { return result < updated.size() && updated[result]; }
-  /// Which output of the body's program result `result`, which is not updated, is.
+  bool is_updated(std::uint32_t result) const {
+    return !outputs.empty() && outputs[result] == ir::kNone;
+  }
   std::uint32_t output_of(std::uint32_t result) const {
-    const auto end = updated.begin() + std::min<std::size_t>(result, updated.size());
-    return result - static_cast<std::uint32_t>(std::count(updated.begin(), end, true));
+    return outputs.empty() ? result : outputs[result];
   }
   /// Where the operands begin among the buffers of the launch.
   std::uint32_t first_operand() const { return kind == ir::RegionKind::Cond ? 1 : 0; }

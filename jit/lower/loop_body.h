@@ -11,7 +11,7 @@ namespace heddle::jit {
 
 struct BodyInPlace {
   ir::Graph graph;
-  std::vector<bool> updated;  ///< as NestedCall
+  std::vector<bool> updated;  ///< by carried value: it is overwritten, and no output
   std::vector<NestedCall::Appended> appended;
 };
 

@@ -94,7 +94,9 @@ std::shared_ptr<const NestedCall> lower_regions(const Node& node, const Lowering
           call->kind == ir::RegionKind::While ? &node.graph("condition") : nullptr;
       const LoweredBody& body = body_of(ref, condition, call->carried, state);
       region.program = body.program;
-      call->updated = body.updated;
+      std::uint32_t next = 0;
+      for (std::size_t k = 0; k < ref.graph->outputs().size(); ++k)
+        call->outputs.push_back(k < call->carried && body.updated[k] ? ir::kNone : next++);
       call->appended = body.appended;
       for (const NestedCall::Appended& appended : call->appended)
         region.sizes[appended.room] = appended.next.substitute(region.sizes);

@@ -19,7 +19,7 @@ std::vector<std::string_view> region_names(ir::RegionKind kind);
 /// The body of a loop as it is lowered.
 struct LoweredBody {
   std::shared_ptr<const Program> program;
-  std::vector<bool> updated;                   ///< as NestedCall
+  std::vector<bool> updated;                   ///< as BodyInPlace
   std::vector<NestedCall::Appended> appended;  ///< as NestedCall
 };
 
