@@ -163,13 +163,25 @@ Signature read_signature(Model& model, const Constants& constants) {
   return signature;
 }
 
+/// The folder that a path names and, where that is a link, the folder of what it leads to.
+std::vector<std::string> folders_of(const std::string& path) {
+  namespace fs = std::filesystem;
+  const auto folder_of = [](const fs::path& file) {
+    return file.has_parent_path() ? file.parent_path().string() : std::string(".");
+  };
+  std::vector<std::string> folders{folder_of(path)};
+  std::error_code error;
+  if (fs::is_symlink(path, error)) folders.push_back(folder_of(fs::canonical(path, error)));
+  return folders;
+}
+
 /// @param file  where the model was parsed from; null: bytes that go after the call
 Engine make_engine(ParsedModel parsed, const std::shared_ptr<const MappedFile>& file,
-                   std::string folder, EngineOptions options, const Constants& constants,
+                   std::vector<std::string> folders, EngineOptions options, const Constants& constants,
                    Clock::time_point start) {
   auto model = std::make_shared<Model>();
   model->proto = std::move(parsed.proto);
-  model->source = {std::move(folder), strings_of(*model->proto)};
+  model->source = {std::move(folders), strings_of(*model->proto)};
   read_parameters(*model, parsed.weights, file, constants);
   Signature signature = read_signature(*model, constants);
   TraceFunction trace = [model](std::span<const Tensor> inputs) { return walk(*model, inputs); };
@@ -192,17 +204,17 @@ bool is_number(const Tensor& tensor) {
 Engine load(const std::string& path, EngineOptions options, const Constants& constants) {
   const auto start = Clock::now();
   const auto file = map_file(path);
-  std::string folder = std::filesystem::path(path).parent_path().string();
-  if (folder.empty()) folder = ".";
-  return make_engine(parse_model(file->data(), file->size(), path), file, std::move(folder),
+  return make_engine(parse_model(file->data(), file->size(), path), file, folders_of(path),
                      std::move(options), constants, start);
 }
 
 Engine load_bytes(const void* data, std::size_t size, EngineOptions options,
                   const std::string& folder, const Constants& constants) {
   const auto start = Clock::now();
-  return make_engine(parse_model(data, size, "bytes"), nullptr, folder, std::move(options),
-                     constants, start);
+  std::vector<std::string> folders;
+  if (!folder.empty()) folders.push_back(folder);
+  return make_engine(parse_model(data, size, "bytes"), nullptr, std::move(folders),
+                     std::move(options), constants, start);
 }
 
 }  // namespace heddle::onnx

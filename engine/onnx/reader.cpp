@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 #include <set>
+#include <span>
 
 #include "engine/onnx/lean_model.h"
 #include "engine/onnx/node_order.h"
@@ -96,18 +97,28 @@ std::int64_t checked_count(const TensorProto& proto, const std::string& where) {
   return is_empty ? 0 : extent;
 }
 
-/// The absolute path of an external file, which must lie inside `folder`, links resolved.
-std::string external_path(const std::string& location, const std::string& folder,
+/// The absolute path of an external file, links resolved, which must lie inside one of the folders.
+std::string external_path(const std::string& location, std::span<const std::string> folders,
                           const std::string& where) {
   namespace fs = std::filesystem;
-  if (folder.empty()) fail("external data", where, "a model with a folder", location);
-  std::error_code error;
-  const fs::path root = fs::canonical(folder, error);
-  const fs::path file = fs::weakly_canonical(root / location, error);
-  const fs::path relative = file.lexically_relative(root);
-  if (error || fs::path(location).is_absolute() || relative.empty() || *relative.begin() == "..")
-    fail("external data", where, "a path inside the model's folder", location);
-  return file.string();
+  if (folders.empty()) fail("external data", where, "a model with a folder", location);
+  const auto is_inside = [&](const fs::path& file) {
+    return std::ranges::any_of(folders, [&](const std::string& folder) {
+      std::error_code error;
+      const fs::path relative = file.lexically_relative(fs::canonical(folder, error));
+      return !error && !relative.empty() && *relative.begin() != "..";
+    });
+  };
+  fs::path first;
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    const fs::path file = fs::weakly_canonical(fs::path(folder) / location, error);
+    if (error || fs::path(location).is_absolute() || !is_inside(file))
+      fail("external data", where, "a path inside the model's folder", location);
+    if (fs::exists(file, error)) return file.string();
+    if (first.empty()) first = file;
+  }
+  return first.string();
 }
 
 std::int64_t parse_number(const std::string& text, const std::string& where) {
@@ -120,7 +131,7 @@ std::int64_t parse_number(const std::string& text, const std::string& where) {
 }
 
 Tensor read_external(const TensorProto& proto, DType dtype, Sizes sizes, std::int64_t bytes,
-                     const std::string& folder, const std::string& where) {
+                     std::span<const std::string> folders, const std::string& where) {
   std::string location;
   std::int64_t offset = 0;
   std::int64_t length = -1;
@@ -129,7 +140,7 @@ Tensor read_external(const TensorProto& proto, DType dtype, Sizes sizes, std::in
     if (entry.key() == "offset") offset = parse_number(entry.value(), where);
     if (entry.key() == "length") length = parse_number(entry.value(), where);
   }
-  auto file = map_file(external_path(location, folder, where));
+  auto file = map_file(external_path(location, folders, where));
   const auto size = static_cast<std::int64_t>(file->size());
   if (length >= 0 && length != bytes)
     fail("tensor " + proto.name() + ": external length", where, std::to_string(bytes) + " bytes",
@@ -351,7 +362,7 @@ Tensor read_tensor(const TensorProto& proto, const TensorSource& source, const s
   auto [dtype, sizes, count] = stored_as(proto, where);
   const std::int64_t bytes = count * static_cast<std::int64_t>(size_of(dtype));
   if (proto.data_location() == TensorProto::EXTERNAL)
-    return read_external(proto, dtype, std::move(sizes), bytes, source.folder, where);
+    return read_external(proto, dtype, std::move(sizes), bytes, source.folders, where);
   if (proto.has_raw_data()) {
     check_raw_size(proto, static_cast<std::int64_t>(proto.raw_data().size()), bytes, where);
     Tensor tensor = Tensor::empty(dtype, std::move(sizes));

@@ -42,7 +42,9 @@ ParsedModel parse_model(const void* data, std::size_t size, const std::string& w
 
 /// What tensors of a model refer to.
 struct TensorSource {
-  std::string folder;  ///< where external data lies
+  /// Where external data lies: the model's folder and, where the model is a link, as in caches that keep files by their
+  /// hashes, that of the file itself.
+  std::vector<std::string> folders{};
   StringTable strings{};
   /// The place of a string of the model. @throws ModelError for others.
   std::int64_t code_of(std::string_view text) const;
@@ -60,8 +62,8 @@ inline constexpr const char* kUnusedLabel = "_Unused";
 std::optional<Packing> packing_of(const onnx_format::TensorProto& proto);
 
 /// The tensor of a TensorProto; of numbers of less than a byte the bytes that hold them, in one dimension, of strings their codes.
-/// External data must lie inside the folder.
-/// @throws ModelError (wrong byte count, negative or absurd sizes, paths outside the folder),
+/// External data must lie inside one of the folders.
+/// @throws ModelError (wrong byte count, negative or absurd sizes, paths outside the folders),
 ///         UnsupportedError (dtype).
 Tensor read_tensor(const onnx_format::TensorProto& proto, const TensorSource& source,
                    const std::string& where);

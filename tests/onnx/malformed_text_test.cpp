@@ -48,18 +48,23 @@ class ModelText : public testing::Test {
     std::ofstream(folder_ / "model/w.bin", std::ios::binary) << std::string(9, '\1');
     std::ofstream(folder_ / "secret.bin", std::ios::binary) << std::string(9, '\2');
     return text_of<ModelError>([&] {
-      ModelBuilder model = relu_model();
-      TensorProto& tensor = model.initializer("w", {2}, TensorProto::FLOAT);
-      tensor.set_data_location(TensorProto::EXTERNAL);
-      for (const auto& [key, value] :
-           {std::pair{"location", location}, {"offset", offset}, {"length", length}}) {
-        auto* entry = tensor.add_external_data();
-        entry->set_key(key);
-        entry->set_value(value);
-      }
-      const std::string bytes = model.bytes();
+      const std::string bytes = bytes_of(location, offset, length);
       onnx::load_bytes(bytes.data(), bytes.size(), {}, (folder_ / "model").string());
     });
+  }
+  /// A model with a tensor of eight bytes that lies outside of it.
+  static std::string bytes_of(const std::string& location, const std::string& offset,
+                              const std::string& length) {
+    ModelBuilder model = relu_model();
+    TensorProto& tensor = model.initializer("w", {2}, TensorProto::FLOAT);
+    tensor.set_data_location(TensorProto::EXTERNAL);
+    for (const auto& [key, value] :
+         {std::pair{"location", location}, {"offset", offset}, {"length", length}}) {
+      auto* entry = tensor.add_external_data();
+      entry->set_key(key);
+      entry->set_value(value);
+    }
+    return model.bytes();
   }
 
   const std::filesystem::path folder_;
@@ -143,6 +148,30 @@ TEST_F(ModelText, ExternalDataStaysInItsFolder) {
   EXPECT_EQ(
       external("link.bin", "0"),
       "external data at initialiser w: expected a path inside the model's folder, got link.bin");
+}
+
+/// As caches of model hubs lay files: names are links to files that are called by their hashes.
+TEST_F(ModelText, ExternalDataBesideTheFileThatAModelLinksTo) {
+  namespace fs = std::filesystem;
+  for (const char* name : {"blobs", "snapshots/1/onnx"}) fs::create_directories(folder_ / name);
+  const fs::path model = folder_ / "snapshots/1/onnx/model.onnx";
+  std::ofstream(folder_ / "blobs/1234", std::ios::binary) << bytes_of("model.onnx_data", "0", "8");
+  std::ofstream(folder_ / "blobs/5678", std::ios::binary) << std::string(8, '\1');
+  std::ofstream(folder_ / "secret.bin", std::ios::binary) << std::string(9, '\2');
+  fs::create_symlink("../../../blobs/1234", model);
+  const auto error = [&] { return text_of<ModelError>([&] { onnx::load(model.string()); }); };
+  EXPECT_THAT(error(), HasSubstr("model.onnx_data"));
+  const fs::path data = folder_ / "snapshots/1/onnx/model.onnx_data";
+  fs::create_symlink("../../../blobs/5678", data);
+  EXPECT_EQ(error(), "no error");
+  fs::remove(data);
+  fs::create_symlink("../../../secret.bin", data);
+  EXPECT_EQ(error(),
+            "external data at initialiser w: expected a path inside the model's folder, got "
+            "model.onnx_data");
+  fs::remove(data);
+  fs::rename(folder_ / "blobs/5678", folder_ / "blobs/model.onnx_data");
+  EXPECT_EQ(error(), "no error") << "beside the file itself";
 }
 
 TEST_F(ModelText, ExternalDataThatIsNotThere) {

@@ -1,0 +1,112 @@
+"""Networks of timm, torchvision, transformers and diffusers, with random weights, exported by PyTorch and run through
+Heddle and ONNX Runtime on one thread: same outputs, and which is faster.
+
+usage: PYTHON bench/peers/architectures.py [--only REGEX] [--exporter dynamo|torchscript] [--heddle PATH] [--rounds N]
+                                           [--no-times] [--write] [--list]
+
+PYTHON has torch, torchvision, timm, transformers, diffusers, onnxscript and onnxruntime from PyPI (6 GB; nothing is fetched while
+it runs). The exporter `dynamo` keeps the sizes of the inputs, `torchscript` leaves the axes open that a network names. Models,
+inputs and ONNX Runtime's outputs are left in .cache/architectures/EXPORTER/NETWORK, a case for `heddle verify`.
+"""
+import argparse
+import contextlib
+import io
+import re
+import warnings
+
+import numpy as np
+import torch
+
+import peers
+from architecture_models import NETWORKS
+from single_models import MEASURED, ROOT, add_options, compare, measured, one_line, summary, write_report
+
+CASES = ROOT / ".cache/architectures"
+TOLERANCE = 2e-3
+HEADER = f"""| network | MB | {MEASURED}|
+|---|---|---|---|---|---|---|---|"""
+
+
+class Positional(torch.nn.Module):
+    """Calls a model with named tensors, given by position, and returns the tensors of its result."""
+
+    def __init__(self, model, names):
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, *tensors):
+        found = self.model(**dict(zip(self.names, tensors)))
+        return tuple(leaf for leaf in leaves(found) if isinstance(leaf, torch.Tensor))
+
+
+def leaves(value):
+    if isinstance(value, dict) or hasattr(value, "items"):
+        value = [value[key] for key in value]
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from leaves(item)
+    elif value is not None:
+        yield value
+
+
+def export(network, exporter, path):
+    torch.manual_seed(1)
+    model, inputs, open_axes = network()
+    model.eval()
+    names = list(inputs)
+    wrapped = Positional(model, names)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    silent = io.StringIO()
+    with torch.no_grad(), warnings.catch_warnings(), contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
+        warnings.simplefilter("ignore")
+        options = {"input_names": names, "dynamo": exporter == "dynamo"}
+        if exporter == "torchscript":
+            options["dynamic_axes"] = {name: {axis: f"{name}_{axis}" for axis in axes}
+                                       for name, axes in open_axes.items()}
+        torch.onnx.export(wrapped, tuple(inputs.values()), str(path), **options)
+    return {name: tensor.numpy() for name, tensor in inputs.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="", help="a regular expression")
+    parser.add_argument("--exporter", default="dynamo", choices=["dynamo", "torchscript"])
+    add_options(parser, "architectures", rounds=3)
+    args = parser.parse_args()
+    chosen = {name: network for name, network in NETWORKS.items() if re.search(args.only, name)}
+    if args.list:
+        print("\n".join(chosen))
+        return
+    rows, load = [], peers.load_average()
+    print(HEADER)
+    for name, network in chosen.items():
+        row = {"network": name}
+        rows.append(row)
+        folder = CASES / args.exporter / name
+        path = folder.with_name(name + "_model") / "model.onnx"
+        try:
+            if path.exists() and path.with_name("inputs.npz").exists():
+                inputs = dict(np.load(path.with_name("inputs.npz")))
+            else:
+                inputs = export(network, args.exporter, path)
+                np.savez(path.with_name("inputs.npz"), **inputs)
+        except Exception as error:  # of PyTorch's exporters: the network does not count
+            row["verdict"] = "not counted, exporter: " + one_line(error)
+            print(line(row), flush=True)
+            continue
+        row["megabytes"] = sum(file.stat().st_size for file in path.parent.glob("model.onnx*")) / 1e6
+        compare(row, args, folder, path, lambda: inputs, lambda output: TOLERANCE)
+        print(line(row), flush=True)
+    print(summary(rows, "networks"))
+    if args.write:
+        text = "\n\n".join([summary(rows, "networks"), "\n".join([HEADER, *map(line, rows)])])
+        write_report(args, "architectures", f"Networks exported by PyTorch, {args.date}", load, text)
+
+
+def line(row):
+    megabytes = f"{row['megabytes']:.1f}" if "megabytes" in row else ""
+    return f"| {row['network']} | {megabytes} | {measured(row)} |"
+
+
+if __name__ == "__main__":
+    main()
