@@ -101,6 +101,8 @@ std::optional<bool> detail::less_before_run(const SymInt& a, const SymInt& b) {
                          engine::location_of(std::source_location::current()));
 }
 
+bool detail::is_late(const SymInt& size) { return ir::is_unbacked(engine::to_expr(size)); }
+
 namespace {
 template <typename F>
 SymInt binary(const SymInt& a, const SymInt& b, F&& combine) {

@@ -28,7 +28,7 @@ HEADER = f"""| network | MB | {MEASURED}|
 
 
 class Positional(torch.nn.Module):
-    """Calls a model with named tensors, given by position, and returns the tensors of its result."""
+    """Calls a model with named tensors, given by position, and returns the tensors of its result, each once."""
 
     def __init__(self, model, names):
         super().__init__()
@@ -36,7 +36,7 @@ class Positional(torch.nn.Module):
 
     def forward(self, *tensors):
         found = self.model(**dict(zip(self.names, tensors)))
-        return tuple(leaf for leaf in leaves(found) if isinstance(leaf, torch.Tensor))
+        return tuple({id(leaf): leaf for leaf in leaves(found) if isinstance(leaf, torch.Tensor)}.values())
 
 
 def leaves(value):

@@ -177,8 +177,8 @@ std::vector<std::string> folders_of(const std::string& path) {
 
 /// @param file  where the model was parsed from; null: bytes that go after the call
 Engine make_engine(ParsedModel parsed, const std::shared_ptr<const MappedFile>& file,
-                   std::vector<std::string> folders, EngineOptions options, const Constants& constants,
-                   Clock::time_point start) {
+                   std::vector<std::string> folders, EngineOptions options,
+                   const Constants& constants, Clock::time_point start) {
   auto model = std::make_shared<Model>();
   model->proto = std::move(parsed.proto);
   model->source = {std::move(folders), strings_of(*model->proto)};

@@ -65,8 +65,10 @@ SymInt range_count(const Node& node, const SymInt& start, const SymInt& limit, s
 /// Whether only the run tells input k, which is no input of the graph either.
 bool is_late(const Node& node, std::size_t k) {
   const Value& value = node.value(k);
-  const bool known = is_floating(value.dtype()) ? value.has_reals() || value.concrete().has_value()
-                                                : value.ints().has_value();
+  if (value.has_reals())
+    return std::ranges::any_of(*value.reals(), [](const Real& real) { return real.is_late(); });
+  const bool known =
+      is_floating(value.dtype()) ? value.concrete().has_value() : value.ints().has_value();
   return !known && value.input_name().empty();
 }
 
@@ -105,6 +107,9 @@ std::optional<SymInt> open_count(const Node& node) {
 
 Outputs range(const Node& node) {
   const DType dtype = node.value(0).dtype();
+  const std::optional<SymInt> open = is_floating(dtype) ? open_count(node) : std::nullopt;
+  if (open)
+    return {iota({*open}, 0, dtype) * node.known_real(2, "delta") + node.known_real(0, "start")};
   if (is_late(node, 0) || is_late(node, 1) || is_late(node, 2)) return {late_range(node, dtype)};
   if (!is_floating(dtype)) {
     const SymInt start = node.known_size(0, "start");
@@ -118,7 +123,6 @@ Outputs range(const Node& node) {
   }
   const double start = node.known_real(0, "start");
   const double step = node.known_real(2, "delta");
-  if (const auto count = open_count(node)) return {iota({*count}, 0, dtype) * step + start};
   const double limit = node.known_real(1, "limit");
   const double count = std::ceil((limit - start) / step);
   if (!(count < 1e12))

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "engine/onnx/integers.h"
 #include "heddle/error.h"
+#include "heddle/frontend.h"
 
 namespace heddle::onnx {
 
@@ -16,13 +18,16 @@ constexpr std::int64_t kLargestTerm = 1024;
 /// What takes more to compute is a tensor like any other.
 constexpr int kMostSteps = 1000;
 constexpr std::int64_t kLargestDenominator = std::int64_t{1} << 30;
+/// Steps that may round one number; room is left for twice as many.
+constexpr std::size_t kMostRounded = 8;
 
 double rounded(double number, DType dtype) {
   return dtype == f32 ? static_cast<double>(static_cast<float>(number)) : number;
 }
 
-bool is_power_of_two(std::int64_t number) {
-  return number > 0 && std::has_single_bit(static_cast<std::uint64_t>(number));
+/// What is left of a number above 0 when it has been halved as often as it can be.
+std::int64_t odd_part(std::int64_t number) {
+  return number >> std::countr_zero(static_cast<std::uint64_t>(number));
 }
 
 double (*unary_of(std::string_view op))(double) {
@@ -46,11 +51,14 @@ double (*binary_of(std::string_view op))(double, double) {
 }  // namespace
 
 Real::Real(double number, DType dtype)
-    : Real([number] { return number; }, fraction_of(number), dtype) {}
+    : Real([number] { return number; }, fraction_of(number), dtype, Origin::Numbers) {}
 
 Real::Real(const SymInt& size, DType dtype)
     : Real([size, dtype] { return rounded(static_cast<double>(size.value()), dtype); },
-           Fraction{size, 1}, dtype) {}
+           Fraction{size, 1}, dtype,
+           detail::is_late(size) ? Origin::Run
+           : size.is_symbolic()  ? Origin::OpenSizes
+                                 : Origin::Numbers) {}
 
 double Real::number() const { return (*number_)(); }
 
@@ -69,44 +77,84 @@ std::optional<Real::Fraction> Real::fraction_of(double number) {
   return Fraction{static_cast<std::int64_t>(number), denominator};
 }
 
+bool Real::is_below(const SymInt& term, std::int64_t limit) {
+  return detail::less_before_run(term, limit).value_or(false) &&
+         detail::less_before_run(-limit, term).value_or(false);
+}
+
 bool Real::is_exact() const {
+  return fraction_ && rounded_.empty() &&
+         is_below(fraction_->numerator, std::int64_t{1} << digits());
+}
+
+// A step's result v is off by at most |v| 2^-digits. What follows a division is added to or made smaller, so that is what it adds to
+// the error of the end, and all together stay below half the distance of two numbers with the end's denominator. Where the
+// fraction is whole so was the quotient, for what was added has powers of two below and factors share none with the divisor:
+// nothing was rounded.
+bool Real::is_near() const {
   if (!fraction_) return false;
-  const std::int64_t limit = std::int64_t{1} << (dtype_ == f32 ? 24 : 53);
-  return fraction_->numerator < limit && SymInt(-limit) < fraction_->numerator;
+  if (rounded_.empty()) return is_exact();
+  const std::int64_t unit =
+      (std::int64_t{1} << digits()) / static_cast<std::int64_t>(2 * kMostRounded);
+  return std::ranges::all_of(rounded_, [&](const Fraction& step) {
+    return is_below(step.numerator, unit / fraction_->denominator * step.denominator);
+  });
 }
 
 std::optional<SymInt> Real::cut() const {
-  if (!is_exact()) return {};
+  if (origin_ == Origin::Numbers) return whole();
+  if (!is_near()) return {};
   return divide_to_zero(fraction_->numerator, fraction_->denominator);
 }
 
 std::optional<Real::Fraction> Real::combine(std::string_view op, const Fraction& a,
                                             const Fraction& b) {
   if (op == "div") {
-    if (b.numerator.is_symbolic() || !is_power_of_two(b.numerator.value())) return {};
-    return combine("mul", a, {b.denominator, b.numerator.value()});
+    if (b.numerator.is_symbolic()) return {};
+    const std::int64_t divisor = b.numerator.value();
+    if (divisor == 0 || std::abs(divisor) > kLargestTerm) return {};
+    return combine("mul", a, {divisor > 0 ? b.denominator : -b.denominator, std::abs(divisor)});
   }
   if (a.denominator > kLargestDenominator / b.denominator) return {};
   if (op == "mul") return Fraction{a.numerator * b.numerator, a.denominator * b.denominator};
-  const std::int64_t denominator = std::max(a.denominator, b.denominator);
+  const std::int64_t denominator = std::lcm(a.denominator, b.denominator);
   const SymInt left = a.numerator * (denominator / a.denominator);
   const SymInt right = b.numerator * (denominator / b.denominator);
   return Fraction{op == "add" ? left + right : left - right, denominator};
 }
 
-std::optional<Real::Fraction> Real::combined(std::string_view op, const Real& a, const Real& b) {
-  if (!a.fraction_ || !b.fraction_) return {};
-  try {
-    return combine(op, *a.fraction_, *b.fraction_);
-  } catch (const ShapeError&) {
-    return {};
+bool Real::may_follow_division(std::string_view op, const Real& divided, const Real& other,
+                               bool other_is_left) {
+  if (!other.rounded_.empty()) return false;
+  if (op == "add" || op == "sub") return true;
+  if (other.origin_ != Origin::Numbers || (op == "div" && other_is_left)) return false;
+  const auto& [numerator, denominator] = *other.fraction_;
+  const std::int64_t above = std::abs(numerator.value());
+  if (op == "div") return above >= denominator && odd_part(above) == 1;
+  return above <= denominator && std::gcd(above, divided.fraction_->denominator) == 1;
+}
+
+void Real::combined(std::string_view op, const Real& a, const Real& b) try {
+  if (!a.fraction_ || !b.fraction_) return;
+  const bool left_divided = !a.rounded_.empty();
+  const Real& divided = left_divided ? a : b;
+  const bool follows = !divided.rounded_.empty();
+  if (follows && !may_follow_division(op, divided, left_divided ? b : a, !left_divided)) return;
+  const std::optional<Fraction> result = combine(op, *a.fraction_, *b.fraction_);
+  if (!result || divided.rounded_.size() == kMostRounded) return;
+  if (follows || odd_part(result->denominator) != 1) {
+    rounded_ = divided.rounded_;
+    rounded_.push_back(*result);
   }
+  fraction_ = result;
+} catch (const ShapeError&) {
+  // Terms beyond 64 bits.
 }
 
 std::optional<SymInt> Real::difference(const Real& a, const Real& b) {
   if (!a.is_exact() || !b.is_exact()) return {};
-  const std::optional<Fraction> left = combined("sub", a, b);
-  return left ? std::optional(left->numerator) : std::nullopt;
+  const std::optional<Real> left = apply("sub", a, b);
+  return left && left->fraction_ ? std::optional(left->fraction_->numerator) : std::nullopt;
 }
 
 std::optional<SymInt> Real::count(const Real& start, const Real& limit, const Real& step) try {
@@ -129,23 +177,24 @@ std::optional<Real> Real::apply(std::string_view op, const Real& a) {
   const auto compute = unary_of(op);
   if (compute == nullptr || a.steps_ >= kMostSteps) return {};
   std::optional<Fraction> fraction;
-  if ((op == "floor" || op == "ceil") && a.is_exact()) {
+  if ((op == "floor" || op == "ceil") && a.is_near()) {
     const auto& [above, below] = *a.fraction_;
     fraction = Fraction{op == "floor" ? above / below : SymInt(0) - (SymInt(0) - above) / below, 1};
   }
   const DType dtype = a.dtype_;
   return Real([compute, number = a.number_, dtype] { return rounded(compute((*number)()), dtype); },
-              std::move(fraction), dtype, a.steps_ + 1);
+              std::move(fraction), dtype, a.origin_, a.steps_ + 1);
 }
 
 std::optional<Real> Real::apply(std::string_view op, const Real& a, const Real& b) {
   const auto compute = binary_of(op);
   if (compute == nullptr || a.steps_ + b.steps_ >= kMostSteps) return {};
-  std::optional<Fraction> fraction = combined(op, a, b);
   const DType dtype = a.dtype_;
-  return Real([compute, left = a.number_, right = b.number_,
+  Real result([compute, left = a.number_, right = b.number_,
                dtype] { return rounded(compute((*left)(), (*right)()), dtype); },
-              std::move(fraction), dtype, a.steps_ + b.steps_ + 1);
+              {}, dtype, std::max(a.origin_, b.origin_), a.steps_ + b.steps_ + 1);
+  result.combined(op, a, b);
+  return result;
 }
 
 std::optional<Reals> apply_reals(std::string_view op, std::span<const Reals> operands) {

@@ -15,7 +15,9 @@
 namespace heddle::onnx {
 
 /// A real number of f32 or f64 that follows from sizes. It stays symbolic as long as it is a fraction that its dtype holds
-/// exactly; what is read as a number ties the trace to its sizes.
+/// exactly, or one that a single division by a small number rounded (a fifth of a size, in windows of seven): what it is cut,
+/// rounded down or up to is the same then, as far as its terms leave the roundings room. What is read as a number ties the
+/// trace to its sizes.
 class Real {
  public:
   Real(double number, DType dtype);
@@ -26,8 +28,10 @@ class Real {
   double number() const;
   /// The number cut to an integer; 0 where it is none that 62 bits hold.
   std::int64_t whole() const;
-  /// The number cut to an integer, if it is symbolic still.
+  /// The number cut to an integer, if it is symbolic still or follows from no open size.
   std::optional<SymInt> cut() const;
+  /// Whether it follows from a size that only the run tells.
+  bool is_late() const { return origin_ == Origin::Run; }
 
   /// a - b of two that their dtype holds exactly, times a positive number: its sign tells which is larger.
   static std::optional<SymInt> difference(const Real& a, const Real& b);
@@ -41,27 +45,40 @@ class Real {
   static std::optional<Real> apply(std::string_view op, const Real& a, const Real& b);
 
  private:
-  /// numerator / denominator, which is a power of two.
+  /// numerator / denominator, which is positive.
   struct Fraction {
     SymInt numerator;
     std::int64_t denominator = 1;
   };
+  /// What it follows from, at worst.
+  enum class Origin : std::uint8_t { Numbers, OpenSizes, Run };
   using Number = std::function<double()>;
-  Real(Number number, std::optional<Fraction> fraction, DType dtype, int steps = 1)
+  Real(Number number, std::optional<Fraction> fraction, DType dtype, Origin origin, int steps = 1)
       : number_(std::make_shared<const Number>(std::move(number))),
         fraction_(std::move(fraction)),
         dtype_(dtype),
+        origin_(origin),
         steps_(steps) {}
   static std::optional<Fraction> fraction_of(double number);
   static std::optional<Fraction> combine(std::string_view op, const Fraction& a, const Fraction& b);
-  /// Nothing where its terms overflow too.
-  static std::optional<Fraction> combined(std::string_view op, const Real& a, const Real& b);
+  /// Whether op of what a division rounded and of another number keeps what is_near() tells.
+  static bool may_follow_division(std::string_view op, const Real& divided, const Real& other,
+                                  bool other_is_left);
+  /// Sets what is known of a result of two: its fraction and what was rounded on the way.
+  void combined(std::string_view op, const Real& a, const Real& b);
+  /// Whether terms below a limit are so before the run; guards that they are.
+  static bool is_below(const SymInt& term, std::int64_t limit);
   /// Whether `dtype_` holds the fraction exactly; guards that it does.
   bool is_exact() const;
+  /// Whether the number is less than a denominator's part from the fraction, and the fraction where that is whole; guards that it is.
+  bool is_near() const;
+  int digits() const { return dtype_ == f32 ? 24 : 53; }
 
   std::shared_ptr<const Number> number_;
   std::optional<Fraction> fraction_;
+  std::vector<Fraction> rounded_{};  ///< the steps from a division on whose results may be rounded
   DType dtype_;
+  Origin origin_;
   int steps_;  ///< calls that number() makes
 };
 

@@ -56,6 +56,29 @@ TEST(LateSizes, OfRepeats) {
   EXPECT_THAT(run(engine, counted({2, 1}), 1, 0)[0].sizes(), ElementsAre(4, 1));
 }
 
+/// As models of speech count frames whose number they predict: y = 0., 1., … as many as x has elements that are not 0, plus where
+/// they are.
+TEST(LateSizes, OfRangesOfReals) {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("y").ints("one", {1});
+  for (const auto& [name, number] : {std::pair{"start", 0.0f}, {"step", 1.0f}})
+    model.initializer(name, {}, TensorProto::FLOAT).add_float_data(number);
+  model.node("NonZero", {"x"}, {"places"});
+  model.node("Shape", {"places"}, {"shape"});
+  model.node("Gather", {"shape", "one"}, {"count"});
+  model.node("Squeeze", {"count"}, {"number"});
+  ModelBuilder::set_int(model.node("Cast", {"number"}, {"limit"}), "to", TensorProto::FLOAT);
+  model.node("Range", {"start", "limit", "step"}, {"range"});
+  ModelBuilder::set_int(model.node("Cast", {"places"}, {"reals"}), "to", TensorProto::FLOAT);
+  model.node("Add", {"range", "reals"}, {"y"});
+  Engine engine = model.load();
+  Tensor x = counted({5});
+  EXPECT_THAT(engine.run({x})[0].to_doubles(), ElementsAre(1, 3, 5, 7));
+  x.data_as<float>()[2] = 0;
+  EXPECT_THAT(engine.run({x})[0].to_doubles(), ElementsAre(1, 4, 6));
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
 TEST(LateSizes, OfReshapes) {
   Engine engine = late_model("Reshape").load();
   EXPECT_THAT(run(engine, counted({2, 3}), 2, 1)[0].sizes(), ElementsAre(2, 3));

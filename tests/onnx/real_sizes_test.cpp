@@ -1,5 +1,7 @@
 // Sizes that an exporter computes in floating point and cuts to integers again.
 
+#include <algorithm>
+#include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,6 +65,62 @@ TEST(RealSizes, FractionsOfSizesStaySymbolic) {
   expect({{"Sub", {3}}, {"Div", {2}}, {"Ceil"}}, {3, 4, 10});
 }
 
+float applied(const Step& step, float number) {
+  if (step.op == "Ceil") return std::ceil(number);
+  if (step.op == "Floor") return std::floor(number);
+  const float constant = step.constant[0];
+  if (step.op == "Add") return number + constant;
+  if (step.op == "Sub") return number - constant;
+  return step.op == "Mul" ? number * constant : number / constant;
+}
+
+/// One division by a number that is no power of two, as by the stride of a window: floats round it, and what is cut, rounded up
+/// or down is what the fraction says all the same.
+TEST(RealSizes, DivisionsOfSizesStaySymbolic) {
+  const std::vector<std::vector<Step>> chains{
+      {{"Div", {3}}},
+      {{"Div", {7}}, {"Ceil"}, {"Mul", {7}}},
+      {{"Div", {7}}, {"Floor"}},
+      {{"Sub", {5}}, {"Div", {5}}, {"Add", {1}}, {"Ceil"}},
+      {{"Mul", {0.75f}}, {"Div", {160}}, {"Add", {0.5f}}, {"Mul", {0.25f}}, {"Ceil"}},
+      {{"Add", {2}}, {"Div", {-3}}, {"Add", {5}}, {"Floor"}, {"Mul", {-1}}},
+      {{"Div", {3}}, {"Ceil"}, {"Div", {5}}, {"Floor"}},
+      {{"Div", {1000}}, {"Div", {2}}, {"Add", {3}}, {"Ceil"}},
+  };
+  for (const auto& steps : chains) {
+    Engine engine = sliced("n", steps).load();
+    for (const std::int64_t size :
+         {1'000, 1,   2,   3,   4,   5,     6,     7,     8,     20,     21,      22,
+          640,   641, 852, 853, 854, 1'001, 1'999, 2'000, 2'001, 99'999, 100'000, 3'145'725}) {
+      auto number = static_cast<float>(size);
+      for (const Step& step : steps) number = applied(step, number);
+      const auto end = static_cast<std::int64_t>(number);
+      const std::int64_t wanted = std::clamp<std::int64_t>(end < 0 ? size + end : end, 0, size);
+      EXPECT_EQ(lengths(engine, {size})[0], wanted) << size << " " << steps.back().op;
+    }
+    EXPECT_LE(engine.stats().compiles, 6u);
+  }
+  Engine fifth = sliced("n", {{"Div", {5}}, {"Ceil"}}).load();
+  lengths(fifth, {11, 10, 12, 15, 99'999});
+  EXPECT_EQ(fifth.stats().compiles, 1u);
+}
+
+/// What would multiply the error of a rounded quotient, or be whole without it, is read.
+TEST(RealSizes, RoundedQuotientsThatAreMadeLargerAreRead) {
+  for (const std::vector<Step>& steps : {std::vector<Step>{{"Div", {3}}, {"Mul", {3}}, {"Floor"}},
+                                         {{"Div", {49}}, {"Div", {0.25f}}, {"Floor"}},
+                                         {{"Div", {3}}, {"Div", {7}}, {"Floor"}}}) {
+    Engine engine = sliced("n", steps).load();
+    for (const std::int64_t size : {41, 49, 98, 147}) {
+      auto number = static_cast<float>(size);
+      for (const Step& step : steps) number = applied(step, number);
+      EXPECT_EQ(lengths(engine, {size})[0],
+                std::min<std::int64_t>(static_cast<std::int64_t>(number), size));
+    }
+    EXPECT_EQ(engine.stats().compiles, 4u);
+  }
+}
+
 /// Others are computed as f32 does, for the sizes of each call.
 TEST(RealSizes, OtherNumbersAreReadForEachSize) {
   Engine engine = sliced("n", {{"Mul", {0.7f}}, {"Floor"}}).load();
@@ -70,6 +128,9 @@ TEST(RealSizes, OtherNumbersAreReadForEachSize) {
   EXPECT_EQ(engine.stats().compiles, 3u);
   Engine root = sliced("n", {{"Sqrt"}}).load();
   EXPECT_EQ(lengths(root, {16, 15, 17}), (std::vector<std::int64_t>{4, 3, 4}));
+  Engine tenth = sliced("n", {{"Mul", {0.1f}}, {"Ceil"}}).load();
+  EXPECT_EQ(lengths(tenth, {10, 11, 30}), (std::vector<std::int64_t>{1, 2, 3}));
+  EXPECT_EQ(tenth.stats().compiles, 3u);
   Engine third = sliced("n", {{"Div", {3}}, {"Round"}}).load();
   EXPECT_EQ(lengths(third, {16, 17}), (std::vector<std::int64_t>{5, 6}));
 }

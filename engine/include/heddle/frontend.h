@@ -19,6 +19,9 @@ HEDDLE_API std::string seen(const SymInt& size);
 /// Whether a < b, as comparing them says; nothing where only the run tells.
 HEDDLE_API std::optional<bool> less_before_run(const SymInt& a, const SymInt& b);
 
+/// Whether a size follows from one that only the run tells.
+HEDDLE_API bool is_late(const SymInt& size);
+
 /// Records how long reading and checking the model took (EngineStats::load_ms).
 HEDDLE_API void set_load_ms(Engine& engine, double milliseconds);
 
