@@ -52,6 +52,8 @@ class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {
   /// The bytes of a row-major literal on the device: one copy for all who ask while it is in use and the literal's own
   /// are there, which need not be there for it.
   std::shared_ptr<DeviceBytes> upload(const ir::Literal& literal);
+  /// Those that are there already; null: none.
+  std::shared_ptr<DeviceBytes> find(const ir::Literal& literal);
   /// Where upload() will find the bytes of a literal that work of the device makes: memory that holds anything yet.
   std::shared_ptr<DeviceBytes> place_for(const ir::Literal& literal);
   /// Copies that the host waits for.
@@ -76,7 +78,6 @@ class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {
     std::size_t count = 0;
   };
 
-  std::shared_ptr<DeviceBytes> find(const ir::Literal& literal);
   void note(const ir::Literal& literal, const std::shared_ptr<DeviceBytes>& bytes);
   void copy(void* to, const void* from, std::size_t bytes, device::CopyKind kind);
 

@@ -59,24 +59,17 @@ class FixedSteps::Impl {
   Impl(jit::Program& program, std::vector<ir::Literal>& fixed, FoldingKernels& kernels,
        jit::ConstantCache* constants)
       : program_(program), fixed_(fixed), kernels_(kernels) {
-    const std::size_t buffers = program.record.buffers.size();
-    writers_.resize(buffers, 0);
-    for (const ir::PlanStep& step : steps())
-      for (const BufferId id : step.writes) ++writers_[root(id)];
-    is_fixed_.resize(buffers);
-    for (BufferId id = 0; id < buffers; ++id) {
-      const PlanBuffer::Role role = buffer(root(id)).role;
-      is_fixed_[id] = role == PlanBuffer::Role::Parameter || role == PlanBuffer::Role::Constant;
-    }
-    for (std::size_t k = 0; k < steps().size(); ++k) {
-      folded_.push_back(foldable(k));
-      if (!folded_[k]) continue;
-      for (const BufferId id : steps()[k].writes) {
-        is_fixed_[root(id)] = true;
+    refused_.resize(program.record.buffers.size());
+    do mark();
+    while (refuse());
+    std::vector<bool> is_known(refused_.size());
+    for (std::size_t k = 0; k < folded_.size(); ++k)
+      for (const BufferId id : folded_[k] ? steps()[k].writes : std::vector<BufferId>()) {
+        if (is_known[root(id)]) continue;
+        is_known[root(id)] = true;
         results_.push_back(root(id));
         result_bytes_.push_back(bytes_of(buffer(root(id))));
       }
-    }
     find_last_readers();
     if (!expects_results(constants)) submit_kernels();
   }
@@ -105,6 +98,41 @@ class FixedSteps::Impl {
   PlanBuffer& buffer(BufferId id) { return program_.record.buffers[id]; }
   BufferId root(BufferId id) { return ir::alias_root(program_.record, id); }
 
+  /// Which steps are folded, but for those that write what is refused.
+  void mark() {
+    is_fixed_.assign(refused_.size(), false);
+    for (BufferId id = 0; id < is_fixed_.size(); ++id) {
+      const PlanBuffer::Role role = buffer(root(id)).role;
+      is_fixed_[id] = role == PlanBuffer::Role::Parameter || role == PlanBuffer::Role::Constant;
+    }
+    folded_.assign(steps().size(), false);
+    for (std::size_t k = 0; k < steps().size(); ++k) {
+      folded_[k] = foldable(k);
+      if (!folded_[k]) continue;
+      for (const BufferId id : steps()[k].writes) is_fixed_[root(id)] = true;
+    }
+  }
+
+  /// Refuses buffers that a step writes, or reads before the last one writes it, which is not folded: what folded steps made
+  /// would not be what it finds. @return whether there were any.
+  bool refuse() {
+    std::vector<bool> is_written(
+        refused_.size());  // by a folded step after the one that is looked at
+    bool any = false;
+    for (std::size_t k = folded_.size(); k-- > 0;) {
+      for (const BufferId id : steps()[k].writes) {
+        if (folded_[k])
+          is_written[root(id)] = true;
+        else if (!refused_[root(id)] && is_fixed_[root(id)])
+          any = refused_[root(id)] = true;
+      }
+      if (folded_[k]) continue;
+      for (const BufferId id : program_.launches[k].buffers)
+        if (is_written[root(id)] && !refused_[root(id)]) any = refused_[root(id)] = true;
+    }
+    return any;
+  }
+
   bool foldable(std::size_t k) {
     const ir::PlanStep& step = steps()[k];
     const jit::ProgramKernel& kernel = program_.kernels[step.kernel];
@@ -121,7 +149,7 @@ class FixedSteps::Impl {
     return std::all_of(step.writes.begin(), step.writes.end(), [&](BufferId id) {
       const PlanBuffer& target = buffer(root(id));
       return target.role == PlanBuffer::Role::Intermediate && all_constant(target.sizes) &&
-             writers_[root(id)] == 1 &&
+             !refused_[root(id)] &&
              (!step.reads.empty() || bytes_of(target) <= kMostBytesOfNothing);
     });
   }
@@ -130,7 +158,7 @@ class FixedSteps::Impl {
     const ir::PlanStep& step = steps()[k];
     for (const BufferId id : step.writes) {
       const BufferId owner = root(id);
-      fixed_[owner] = allocate(buffer(owner));
+      if (fixed_[owner].identity() == nullptr) fixed_[owner] = allocate(buffer(owner));
     }
     std::vector<std::int64_t> sizes;
     for (const ir::SymExpr& size : program_.launches[k].sizes) sizes.push_back(size.constant());
@@ -267,8 +295,7 @@ class FixedSteps::Impl {
   std::vector<ir::Literal>& fixed_;
   FoldingKernels& kernels_;
   bool is_submitted_ = false;
-  std::vector<std::uint32_t>
-      writers_;                 ///< steps that write each buffer: more than one may not fold
+  std::vector<bool> refused_;   ///< roots whose writers are not folded, though they might be
   std::vector<bool> is_fixed_;  ///< what is in each buffer, once the steps before have run
   std::vector<bool> folded_;    ///< of the program's steps
   std::vector<std::size_t> last_reader_;  ///< of each root; the number of steps: one that stays

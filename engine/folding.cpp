@@ -101,8 +101,10 @@ class CudaFolding final : public FoldingKernels {
     };
     for (std::size_t k = 0; k < buffers.size(); ++k) {
       const bool written = nests_[number]->buffers[k].written;
-      memory.push_back(written ? runtime_->place_for(*buffers[k]) : runtime_->upload(*buffers[k]));
-      if (written) clear(buffers[k]->bytes());
+      auto place = written ? runtime_->find(*buffers[k]) : runtime_->upload(*buffers[k]);
+      const bool is_new = place == nullptr;
+      memory.push_back(is_new ? runtime_->place_for(*buffers[k]) : std::move(place));
+      if (is_new) clear(buffers[k]->bytes());
       addresses.push_back(memory.back()->address());
     }
     const auto zeros = [&](std::int64_t bytes) {

@@ -27,7 +27,7 @@ class FoldingKernels {
   /// @param nests  null where a kernel has no folded step
   virtual void submit(std::vector<std::shared_ptr<const jit::Nest>> nests) = 0;
   /// Runs one step, on the calling thread or a device, and returns when it is done.
-  /// @param buffers  of the nest, row-major, in the host's memory; results are zeroed
+  /// @param buffers  of the nest, row-major, in the host's memory; results are zeroed, or what a step before made of them
   /// @return its status; not 0: the check that failed
   /// @throws what compiling it did; on a device DeviceError, OutOfMemory, DeviceLost
   virtual std::int32_t run(std::uint32_t kernel, std::span<const ir::Literal* const> buffers,

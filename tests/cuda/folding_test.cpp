@@ -80,6 +80,38 @@ TEST(CudaFolding, OnlyWeightsAreSentToTheDevice) {
   EXPECT_EQ(control().calls_of("cuMemcpyHtoDAsync"), 1u);
 }
 
+/// What a step overwrites a part of, another has made there.
+TEST(CudaFolding, StepsInPlaceFindWhatIsThere) {
+  const std::string two_rows =
+      weights() +
+      "  %s = softmax(%m)\n  %at = const [1]: i64\n  %on = const [4]: i64\n"
+      "  %r = const [1.0, 2.0, 3.0, 4.0]: f32\n  %v = reshape(%r) {sizes = [1, 4]}\n"
+      "  %p = index_put(%s, %v, %at) {in_place = [0]}\n"
+      "  %c = index_put(%p, %v, %on) {in_place = [0]}\n";
+  Folded folded("graph @main(%x: f32[s0, 6]) {\n" + two_rows +
+                "  %y = matmul(%x, %c)\n  return %y\n}\n");
+  EXPECT_EQ(folded.count, 3u);
+  ASSERT_EQ(folded.program.record.steps.size(), 1u);
+  const ir::Literal& got = *folded.program.constants.back();
+  for (const int row : {1, 4})
+    for (int k = 0; k < 4; ++k) EXPECT_EQ(got.data_as<float>()[4 * row + k], k + 1);
+  float sum = 0;
+  for (int k = 0; k < 4; ++k) sum += got.data_as<float>()[k];
+  EXPECT_NEAR(sum, 1, 1e-5) << "a row of the softmax";
+}
+
+/// A call reads what was there before a constant takes its place: each call makes both anew.
+TEST(CudaFolding, WhatIsReadBetweenStepsInPlaceStays) {
+  const std::string row =
+      "  %s = softmax(%m)\n  %at = const [1]: i64\n  %r = const [1.0, 2.0, 3.0, 4.0]: f32\n"
+      "  %v = reshape(%r) {sizes = [1, 4]}\n";
+  Folded folded("graph @main(%x: f32[s0, 6]) {\n" + weights() + row +
+                "  %z = matmul(%x, %s)\n"
+                "  %p = index_put(%s, %v, %at) {in_place = [0]} after(%z)\n"
+                "  %y = matmul(%x, %p)\n  return %y, %z\n}\n");
+  EXPECT_EQ(folded.count, 0u);
+}
+
 /// An address that another literal took is not where its bytes are.
 TEST(CudaFolding, ALiteralThatIsGoneIsForgotten) {
   const auto runtime = engine::CudaRuntime::get(cuda_device());

@@ -206,6 +206,36 @@ TEST(State, WhatIsComputedFromParametersIsMadeAnewForEachCall) {
   EXPECT_THAT(engine.run({floats({6}), index(2)})[0].to_doubles(), ElementsAre(1, 1, 6));
 }
 
+/// As masks are made: zeros, of which some are overwritten, and then others.
+TEST(State, WhatIsOverwrittenByConstantsIsFolded) {
+  const hd::Tensor table = floats({0, 0, 0});
+  hd::Engine engine([table](const hd::Tensor& x) {
+    const hd::Tensor first = put(hd::exp(table), floats({5}), index(1));
+    return x * put(first, floats({7}), index(2));
+  });
+  const std::vector<hd::Tensor> inputs{floats({1, 2, 3})};
+  EXPECT_THAT(engine.run(inputs)[0].to_doubles(), ElementsAre(1, 10, 21));
+  const auto plan = Json::parse(engine.plan_json(inputs));
+  EXPECT_EQ(plan.at("folded_steps"), 3);
+  EXPECT_EQ(plan.at("steps").size(), 1u);
+}
+
+/// What is read between two constants, or written after them by what is no constant, is there as it was.
+TEST(State, WhatIsReadBetweenConstantsIsNotFoldedOverIt) {
+  const hd::Tensor table = floats({0, 0, 0});
+  hd::Engine engine([table](const hd::Tensor& x, const hd::Tensor& at) {
+    const hd::Tensor first = put(hd::exp(table), floats({5}), index(1));
+    const hd::Tensor between = hd::cumsum(x * first, 0);
+    const hd::Tensor second = put(first, floats({7}), index(2));
+    return std::vector<hd::Tensor>{between, put(second, floats({9}), at)};
+  });
+  for (int call = 0; call < 2; ++call) {
+    const auto outputs = engine.run({floats({1, 2, 3}), index(0)});
+    EXPECT_THAT(outputs[0].to_doubles(), ElementsAre(1, 11, 14));
+    EXPECT_THAT(outputs[1].to_doubles(), ElementsAre(9, 5, 7));
+  }
+}
+
 TEST(State, NothingThatReadsTheOldElementsMovesPastTheWriteBack) {
   hd::Engine engine([](const hd::Tensor& x, const hd::Tensor& y) {
     const hd::Tensor old = hd::sum(x, {0});
