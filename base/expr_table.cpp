@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/symexpr_node.h"
+#include "base/symreal.h"
 
 namespace heddle::base {
 
@@ -36,6 +37,8 @@ struct ExprTable::Builder::Walk {
         return join(Op::Max, node);
       case SymExpr::Kind::Constant:
         break;
+      default:
+        return join(Op::Real, node, node.kind);
     }
     check_failed(__FILE__, __LINE__, "a node of a known kind");
   }
@@ -47,9 +50,9 @@ struct ExprTable::Builder::Walk {
     return arguments[symbol.id];
   }
 
-  std::uint32_t join(Op op, const SymNode& node) {
+  std::uint32_t join(Op op, const SymNode& node, SymExpr::Kind real = SymExpr::Kind::Constant) {
     const std::uint32_t left = value(node.left);
-    return builder.append({op, left, value(node.right)});
+    return builder.append({op, left, value(node.right), real});
   }
 
   std::uint32_t sum(const SymNode& node) {
@@ -127,6 +130,9 @@ ExprTable::Values::Failure ExprTable::Values::operate(const Operation& operation
       break;
     case Op::Max:
       value = std::max(left, right);
+      break;
+    case Op::Real:
+      value = apply_real(operation.real, left, right);
       break;
     case Op::Constant:
     case Op::Symbol:

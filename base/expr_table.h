@@ -22,11 +22,12 @@ class ExprTable {
   Values evaluate(const SymbolValues& symbols) const;
 
  private:
-  enum class Op : std::uint8_t { Constant, Symbol, Add, Multiply, FloorDiv, Mod, Min, Max };
+  enum class Op : std::uint8_t { Constant, Symbol, Add, Multiply, FloorDiv, Mod, Min, Max, Real };
   struct Operation {
     Op op = Op::Constant;
     std::uint32_t left = 0;  ///< a value before this one; Constant, Symbol: which
     std::uint32_t right = 0;
+    SymExpr::Kind real = SymExpr::Kind::Constant;  ///< Real: which operation
     friend auto operator<=>(const Operation&, const Operation&) = default;
   };
 

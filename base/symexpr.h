@@ -69,14 +69,38 @@ struct Facts {
 };
 
 /// An immutable integer expression in canonical form: a polynomial over atoms, where an atom is a
-/// symbol or floor(a/b), mod(a,b), min(a,b), max(a,b). Equal polynomials compare equal, so
-/// (s0+1)*2 == 2*s0+2. Constants are stored in place; the rest is shared.
+/// symbol or floor(a/b), mod(a,b), min(a,b), max(a,b), or whole(x) of a real x (base/symreal.h). Equal polynomials compare
+/// equal, so (s0+1)*2 == 2*s0+2. Constants are stored in place; the rest is shared.
 ///
 /// Arithmetic that overflows 64 bits on constants throws ShapeError ("size overflows 64 bits").
 /// Division rounds towards minus infinity, mod has the sign of the divisor (Python's rule).
 class SymExpr {
  public:
-  enum class Kind : std::uint8_t { Constant, Symbol, Sum, Product, FloorDiv, Mod, Min, Max };
+  enum class Kind : std::uint8_t {
+    Constant,
+    Symbol,
+    Sum,
+    Product,
+    FloorDiv,
+    Mod,
+    Min,
+    Max,
+    // Real arithmetic; is_real() of base/symreal.h.
+    Whole,
+    Real,
+    RealAdd,
+    RealSub,
+    RealMul,
+    RealDiv,
+    RealMin,
+    RealMax,
+    RealFloor,
+    RealCeil,
+    RealRound,
+    RealSqrt,
+    RealAbs,
+    RealSingle,
+  };
 
   SymExpr() : constant_(0) {}
   SymExpr(std::int64_t value) : constant_(value) {}  // NOLINT: implicit on purpose
@@ -96,7 +120,7 @@ class SymExpr {
   Symbol symbol() const;  ///< HD_CHECKs is_symbol()
 
   /// Operands: of a Sum its terms (each a product with its coefficient), of a Product its factors
-  /// (the first is the constant coefficient when it is not 1), of the rest the two arguments.
+  /// (the first is the constant coefficient when it is not 1), of the rest the two arguments (of one argument the other is 0).
   /// What emitters walk.
   std::vector<SymExpr> operands() const;
 

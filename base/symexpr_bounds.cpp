@@ -11,6 +11,7 @@
 #include "base/symexpr_memo.h"
 #include "base/symexpr_node.h"
 #include "base/symexpr_value.h"
+#include "base/symreal.h"
 #include "heddle/error.h"
 
 namespace heddle::base {
@@ -241,9 +242,14 @@ class Prover {
     const bool falls = !rises && nonnegative(-parts.coefficient);
     if (atom->kind == Kind::Symbol) return eliminate_symbol(parts, atom->symbol, rises, falls);
     if (!rises && !falls) return false;
+    if (is_real(atom->kind)) return rises && is_nonnegative_whole(*atom) && nonnegative(parts.rest);
     if (atom->kind == Kind::FloorDiv) return eliminate_floordiv(parts, *atom, rises);
     if (atom->kind == Kind::Mod) return eliminate_mod(parts, *atom, rises);
     return eliminate_extremum(parts, *atom, rises);
+  }
+
+  bool is_nonnegative_whole(const SymNode& atom) const {
+    return atom.kind == Kind::Whole && provably_nonnegative_real(atom.left, facts_);
   }
 
   bool at(const Parts& parts, const SymExpr& value) {

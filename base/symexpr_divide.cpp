@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/symexpr.h"
 #include "base/symexpr_node.h"
+#include "base/symreal.h"
 
 namespace heddle::base {
 namespace {
@@ -353,6 +354,7 @@ SymExpr make_extremum(Kind kind, const SymExpr& a, const SymExpr& b, const Facts
 }
 
 SymExpr make_division(Kind kind, const SymExpr& left, const SymExpr& right, const Facts* facts) {
+  if (is_real(kind)) return make_real(kind, left, right);
   if (kind == Kind::FloorDiv) return make_floordiv(left, right, facts);
   if (kind == Kind::Mod) return make_mod(left, right, facts);
   return make_extremum(kind, left, right, facts);

@@ -27,7 +27,7 @@ struct SymTerm {
 ///   Product of atoms           factors, sorted, at least two
 ///   Product with a coefficient terms, one of them, constant 0
 ///   Sum                        constant, terms in the monomial order
-///   the rest                   left, right
+///   the rest                   left, right (0 where there is one argument)
 struct SymExpr::Node {
   Kind kind = Kind::Constant;
   std::uint32_t depth = 0;  ///< how deep division, min and max nest
@@ -127,7 +127,7 @@ SymExpr make_floordiv(const SymExpr& a, const SymExpr& b, const Facts* facts);
 SymExpr make_mod(const SymExpr& a, const SymExpr& b, const Facts* facts);
 SymExpr make_extremum(SymExpr::Kind kind, const SymExpr& a, const SymExpr& b, const Facts* facts);
 
-/// Whichever of them `kind` is.
+/// Whichever of them, or of real arithmetic, `kind` is.
 SymExpr make_division(SymExpr::Kind kind, const SymExpr& left, const SymExpr& right,
                       const Facts* facts);
 

@@ -3,13 +3,16 @@
 //   sum      = ["-"] term {("+" | "-") term}
 //   term     = factor {"*" factor}
 //   factor   = number | symbol | "(" sum ")" | call
-//   call     = "floor(" term "/" factor ")" | ("mod" | "min" | "max") "(" sum "," sum ")"
+//   call     = "floor(" term "/" factor ")" | ("mod" | "min" | "max") "(" sum "," sum ")" | "whole(" real ")"
+//   real     = decimal | "real(" sum ")" | function "(" real ["," real] ")"     functions: name_of_real()
 //   symbol   = ("s" | "u" | "i" | "t") digits
 #include <charconv>
+#include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/symexpr.h"
 #include "base/symexpr_node.h"
+#include "base/symreal.h"
 #include "heddle/error.h"
 
 namespace heddle::base {
@@ -41,7 +44,28 @@ void print_call(std::string_view name, char separator, const SymNode& node, std:
   out += ')';
 }
 
+void print_real(const SymExpr& real, std::string& out) {
+  if (real.is_constant()) {
+    out += fmt::format("{}", number_of(real.constant()));
+    return;
+  }
+  const SymNode& node = *SymExprAccess::node(real);
+  HD_CHECK(is_real(node.kind), "an integer among reals");
+  out += name_of_real(node.kind);
+  out += '(';
+  if (node.kind == Kind::Real)
+    print(node.left, out);
+  else
+    print_real(node.left, out);
+  if (has_two_arguments(node.kind)) {
+    out += ',';
+    print_real(node.right, out);
+  }
+  out += ')';
+}
+
 void print_atom(const SymNodePtr& atom, std::string& out) {
+  if (is_real(atom->kind)) return print_real(SymExprAccess::make(atom), out);
   switch (atom->kind) {
     case Kind::Symbol:
       out += atom->symbol.to_string();
@@ -148,8 +172,49 @@ class Parser {
     }
     if (word == "floor") return floor();
     if (word == "mod" || word == "min" || word == "max") return call(word);
+    if (word == name_of_real(Kind::Whole)) return call_of_reals(Kind::Whole);
     position_ = start;
-    fail("a number, a symbol, floor, mod, min, max or (");
+    fail("a number, a symbol, floor, mod, min, max, whole or (");
+  }
+
+  SymExpr call_of_reals(Kind kind) {
+    if (++depth_ > kMaxDepth) fail("at most " + std::to_string(kMaxDepth) + " levels of nesting");
+    expect('(');
+    const SymExpr left = kind == Kind::Real ? sum() : real();
+    SymExpr right;
+    if (has_two_arguments(kind)) {
+      expect(',');
+      right = real();
+    }
+    expect(')');
+    --depth_;
+    return make_real(kind, left, right);
+  }
+
+  SymExpr real() {
+    const char first = peek();
+    if (is_digit(first) || first == '-') return decimal();
+    const std::size_t start = position_;
+    const std::string_view word = letters();
+    if (word == "inf" || word == "nan") {
+      position_ = start;
+      return decimal();
+    }
+    for (int kind = static_cast<int>(Kind::Real); kind <= static_cast<int>(Kind::RealSingle);
+         ++kind)
+      if (word == name_of_real(static_cast<Kind>(kind)))
+        return call_of_reals(static_cast<Kind>(kind));
+    position_ = start;
+    fail("a real number, or real, radd or another function of reals");
+  }
+
+  SymExpr decimal() {
+    double number = 0;
+    const char* first = text_.data() + position_;
+    const auto [end, error] = std::from_chars(first, text_.data() + text_.size(), number);
+    if (error != std::errc()) fail("a number that a double holds");
+    position_ += static_cast<std::size_t>(end - first);
+    return base::real(number);
   }
 
   SymExpr number(bool negative) {

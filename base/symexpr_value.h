@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/symexpr_node.h"
+#include "base/symreal.h"
 
 namespace heddle::base {
 
@@ -38,6 +39,8 @@ class Evaluator {
         return std::max(value(node.left), value(node.right));
       case SymExpr::Kind::Constant:
         break;
+      default:
+        return apply_real(node.kind, value(node.left), value(node.right));
     }
     check_failed(__FILE__, __LINE__, "a node of a known kind");
   }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/symreal.h"
 #include "engine/shape_scope.h"
 #include "engine/tensor_impl.h"
 #include "engine/trace.h"
@@ -131,6 +132,35 @@ SymInt min(const SymInt& a, const SymInt& b) {
 SymInt max(const SymInt& a, const SymInt& b) {
   return binary(a, b, [](const SymExpr& x, const SymExpr& y) { return max(x, y); });
 }
+
+SymInt detail::real_of(const SymInt& size) {
+  return binary(size, 0, [](const SymExpr& x, const SymExpr&) { return base::real(x); });
+}
+SymInt detail::real_of(double number) { return base::bits_of(number); }
+SymInt detail::whole_of(const SymInt& real) {
+  return binary(real, 0, [](const SymExpr& x, const SymExpr&) { return base::whole(x); });
+}
+SymInt detail::apply_real(std::string_view function, const SymInt& a, const SymInt& b) {
+  using Kind = SymExpr::Kind;
+  Kind kind = Kind::RealAdd;
+  while (kind != Kind::RealSingle && base::name_of_real(kind) != function)
+    kind = static_cast<Kind>(static_cast<int>(kind) + 1);
+  HD_CHECK(base::name_of_real(kind) == function, "no function of reals: " + std::string(function));
+  return binary(a, b,
+                [kind](const SymExpr& x, const SymExpr& y) { return base::make_real(kind, x, y); });
+}
+
+double detail::real_number(const SymInt& real) {
+  const SymExpr expr = engine::to_expr(real);
+  std::vector<base::Symbol> symbols;
+  expr.collect_symbols(symbols);
+  base::SymbolValues values;
+  for (const base::Symbol& symbol : symbols)
+    values[symbol] = engine::from_expr(symbol, engine::trace_of(real, real)).value();
+  return base::number_of(expr.evaluate(values));
+}
+
+std::uint32_t detail::depth_of(const SymInt& size) { return base::depth_of(engine::to_expr(size)); }
 
 using Op = Predicate::Op;
 bool operator==(const SymIntArg& a, const SymIntArg& b) {

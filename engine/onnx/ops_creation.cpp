@@ -65,8 +65,7 @@ SymInt range_count(const Node& node, const SymInt& start, const SymInt& limit, s
 /// Whether only the run tells input k, which is no input of the graph either.
 bool is_late(const Node& node, std::size_t k) {
   const Value& value = node.value(k);
-  if (value.has_reals())
-    return std::ranges::any_of(*value.reals(), [](const Real& real) { return real.is_late(); });
+  if (value.has_reals()) return false;
   const bool known =
       is_floating(value.dtype()) ? value.concrete().has_value() : value.ints().has_value();
   return !known && value.input_name().empty();
@@ -94,8 +93,9 @@ std::optional<SymInts> known_range(const SymInt& start, const SymInt& count, std
   return ints;
 }
 
-/// How many numbers a range of reals has, where that follows from sizes and not from what they are now.
-std::optional<SymInt> open_count(const Node& node) {
+/// How many numbers a range of reals has, where its ends follow from sizes.
+std::optional<SymInt> count_of_reals(const Node& node) {
+  if (!node.has_reals()) return {};
   std::vector<Real> ends;
   for (const std::size_t k : {0, 1, 2}) {
     const auto reals = node.value(k).reals();
@@ -105,11 +105,19 @@ std::optional<SymInt> open_count(const Node& node) {
   return Real::count(ends[0], ends[1], ends[2]);
 }
 
+/// So many numbers from the first input on.
+Tensor steps_from(const Node& node, const SymInt& count, DType dtype) {
+  const auto number = [&](std::size_t k) {
+    const Value& value = node.value(k);
+    return value.concrete() ? Tensor::scalar(dtype, value.concrete()->to_doubles()[0])
+                            : reshape(value.tensor(), {});
+  };
+  return iota({count}, 0, dtype) * number(2) + number(0);
+}
+
 Outputs range(const Node& node) {
   const DType dtype = node.value(0).dtype();
-  const std::optional<SymInt> open = is_floating(dtype) ? open_count(node) : std::nullopt;
-  if (open)
-    return {iota({*open}, 0, dtype) * node.known_real(2, "delta") + node.known_real(0, "start")};
+  if (const auto count = count_of_reals(node)) return {steps_from(node, *count, dtype)};
   if (is_late(node, 0) || is_late(node, 1) || is_late(node, 2)) return {late_range(node, dtype)};
   if (!is_floating(dtype)) {
     const SymInt start = node.known_size(0, "start");

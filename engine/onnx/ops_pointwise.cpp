@@ -118,19 +118,22 @@ std::optional<Value> compared_reals(const Node& node) {
 }
 
 /// A result, known to follow from sizes where its operands do.
-Value with_reals(const Node& node, const Tensor& result) {
-  if (!node.has_reals() || !is_floating(result.dtype())) return result;
+Value with_reals(std::string_view op, std::span<const Value> values, const Tensor& result) {
+  const bool follow = std::ranges::any_of(values, &Value::has_reals);
+  if (!follow || !is_floating(result.dtype())) return result;
   std::vector<Reals> operands;
-  for (std::size_t k = 0; k < node.input_count(); ++k) {
-    const auto reals = node.value(k).reals();
+  for (const Value& value : values) {
+    const auto reals = value.reals();
     if (!reals) return result;
     operands.push_back(*reals);
   }
-  const auto reals = apply_reals(node.ir_op(), operands);
+  const auto reals = apply_reals(op, operands);
   return reals ? Value::of_reals(result, *reals) : Value(result);
 }
 
-Outputs unary(const Node& node) { return {with_reals(node, one(node.ir_op(), {node.tensor(0)}))}; }
+Outputs unary(const Node& node) {
+  return {with_reals(node.ir_op(), node.values(), one(node.ir_op(), {node.tensor(0)}))};
+}
 
 Outputs variadic(const Node& node) {
   const ShapeRule* rule = shape_rule(node);
@@ -138,8 +141,13 @@ Outputs variadic(const Node& node) {
   for (std::size_t k = 1; k < node.input_count(); ++k) {
     const Value& next = node.value(k);
     const bool ints = rule != nullptr && result.is_shape_like() && applies(*rule, result, next);
-    result = ints ? combine_ints(*rule, result, next)
-                  : Value(one(node.ir_op(), {result.tensor(), next.tensor()}));
+    if (ints) {
+      result = combine_ints(*rule, result, next);
+      continue;
+    }
+    const Value operands[] = {result, next};
+    result =
+        with_reals(node.ir_op(), operands, one(node.ir_op(), {result.tensor(), next.tensor()}));
   }
   return {result};
 }
@@ -257,23 +265,22 @@ std::optional<Tensor> cast_known(const Value& x, DType dtype) {
   return result;
 }
 
-/// Integers cut from reals: symbolic ones where all are, else read where a number is needed.
 Value cut_reals(const Value& x, DType dtype) {
   SymInts cut;
-  Reals whole;
   const Reals reals = *x.reals();
-  for (const Real& real : reals) {
-    if (const auto size = real.cut()) cut.push_back(*size);
-    whole.push_back(*Real::apply("trunc", real));
-  }
-  if (cut.size() == whole.size()) return Value::of_ints(std::move(cut), x.rank() == 0, dtype);
-  return Value::of_reals(cast(x.tensor(), dtype), std::move(whole));
+  for (const Real& real : reals) cut.push_back(real.cut());
+  return Value::of_ints(std::move(cut), x.rank() == 0, dtype);
 }
 
 /// Sizes and what follows from them in another dtype, still known.
 Value cast_reals(const Value& x, DType dtype) {
   const bool to_real = dtype == f32 || dtype == f64;
   if (x.has_reals() && (dtype == i64 || dtype == i32)) return cut_reals(x, dtype);
+  if (x.has_reals() && to_real && is_floating(x.dtype())) {
+    Reals reals = *x.reals();
+    for (Real& real : reals) real = real.as(dtype);
+    return Value::of_reals(cast(x.tensor(), dtype), std::move(reals));
+  }
   const std::optional<Tensor> numbers = cast_known(x, dtype);
   const Tensor result = numbers ? *numbers : cast(x.tensor(), dtype);
   if (!to_real || !x.is_shape_like()) return result;
@@ -350,7 +357,8 @@ Outputs convert_binary(const Node& node) {
     return {combine_ints(*rule, node.value(0), node.value(1))};
   if (const auto known = compared_reals(node)) return {*known};
   const Tensor a = node.tensor(0);
-  return {with_reals(node, one(node.ir_op(), {a, aligned(node, a, node.tensor(1))}))};
+  const Tensor result = one(node.ir_op(), {a, aligned(node, a, node.tensor(1))});
+  return {with_reals(node.ir_op(), node.values(), result)};
 }
 
 std::span<const Converter> pointwise_converters() {

@@ -15,16 +15,17 @@ std::string mode_of(const Node& node) {
   return mode == "bilinear" || mode == "trilinear" ? "linear" : mode;
 }
 
-/// floor(size * scale): symbolic for whole scales, else the size is taken as a number. The product is that of the reals,
+/// floor(size * scale). The product is that of the reals,
 /// as in ONNX's own evaluator: 10 * 0.7f is below 7 and gives 6. (In f32 it would be rounded to 7, as ONNX Runtime does.)
 SymInt scaled_size(const Node& node, const SymInt& size, double scale) {
   constexpr double kLargest = 1LL << 48;
   if (!(scale > 0 && scale <= kLargest))
     node.malformed("scales", "above 0 and at most 2^48", std::to_string(scale));
   if (scale == std::floor(scale)) return size * static_cast<std::int64_t>(scale);
-  const double product = std::floor(static_cast<double>(size.value()) * scale);
-  if (product > kLargest) node.malformed("scales", "sizes of at most 2^48", std::to_string(scale));
-  return static_cast<std::int64_t>(product);
+  const SymInt scaled = Real::apply("mul", Real(size, f64), Real(scale, f64))->cut();
+  if (!scaled.is_symbolic() && scaled.value() > kLargest)
+    node.malformed("scales", "sizes of at most 2^48", std::to_string(scale));
+  return scaled;
 }
 
 /// One entry a dimension of x; dimensions that `axes` leaves out keep theirs.

@@ -15,14 +15,32 @@ namespace {
 
 /// Terms of the fractions that factors and summands may be: products of a few of them stay far below 64 bits.
 constexpr std::int64_t kLargestTerm = 1024;
-/// What takes more to compute is a tensor like any other.
-constexpr int kMostSteps = 1000;
+/// What nests deeper is a tensor like any other.
+constexpr std::uint32_t kMostDepth = 40;
 constexpr std::int64_t kLargestDenominator = std::int64_t{1} << 30;
 /// Steps that may round one number; room is left for twice as many.
 constexpr std::size_t kMostRounded = 8;
 
-double rounded(double number, DType dtype) {
-  return dtype == f32 ? static_cast<double>(static_cast<float>(number)) : number;
+/// Of the IR's ops, what they are called among sizes; reciprocal and neg are made of others.
+struct Function {
+  std::string_view op;
+  std::string_view name;
+};
+constexpr Function kUnary[] = {{"floor", "rfloor"},
+                               {"ceil", "rceil"},
+                               {"round", "rround"},
+                               {"sqrt", "rsqrt"},
+                               {"abs", "rabs"}};
+constexpr Function kBinary[] = {{"add", "radd"}, {"sub", "rsub"}, {"mul", "rmul"},
+                                {"div", "rdiv"}, {"min", "rmin"}, {"max", "rmax"}};
+
+std::string_view name_in(std::span<const Function> functions, std::string_view op) {
+  const auto found = std::ranges::find(functions, op, &Function::op);
+  return found == functions.end() ? std::string_view() : found->name;
+}
+
+SymInt rounded(const SymInt& real, DType dtype) {
+  return dtype == f32 ? detail::apply_real("single", real) : real;
 }
 
 /// What is left of a number above 0 when it has been halved as often as it can be.
@@ -30,42 +48,23 @@ std::int64_t odd_part(std::int64_t number) {
   return number >> std::countr_zero(static_cast<std::uint64_t>(number));
 }
 
-double (*unary_of(std::string_view op))(double) {
-  using Unary = double (*)(double);
-  if (op == "floor") return static_cast<Unary>(std::floor);
-  if (op == "ceil") return static_cast<Unary>(std::ceil);
-  if (op == "round") return static_cast<Unary>(std::nearbyint);
-  if (op == "sqrt") return static_cast<Unary>(std::sqrt);
-  if (op == "trunc") return static_cast<Unary>(std::trunc);
-  return nullptr;
-}
-
-double (*binary_of(std::string_view op))(double, double) {
-  if (op == "add") return [](double a, double b) { return a + b; };
-  if (op == "sub") return [](double a, double b) { return a - b; };
-  if (op == "mul") return [](double a, double b) { return a * b; };
-  if (op == "div") return [](double a, double b) { return a / b; };
-  return nullptr;
-}
-
 }  // namespace
 
 Real::Real(double number, DType dtype)
-    : Real([number] { return number; }, fraction_of(number), dtype, Origin::Numbers) {}
+    : real_(detail::real_of(number)), fraction_(fraction_of(number)), dtype_(dtype) {}
 
 Real::Real(const SymInt& size, DType dtype)
-    : Real([size, dtype] { return rounded(static_cast<double>(size.value()), dtype); },
-           Fraction{size, 1}, dtype,
-           detail::is_late(size) ? Origin::Run
-           : size.is_symbolic()  ? Origin::OpenSizes
-                                 : Origin::Numbers) {}
+    : real_(rounded(detail::real_of(size), dtype)), fraction_(Fraction{size, 1}), dtype_(dtype) {}
 
-double Real::number() const { return (*number_)(); }
-
-std::int64_t Real::whole() const {
-  const double value = number();
-  return std::abs(value) < 0x1p62 ? static_cast<std::int64_t>(value) : 0;
+Real Real::of(SymInt real, DType dtype) {
+  Real made;
+  made.real_ = std::move(real);
+  made.dtype_ = dtype;
+  if (!made.real_.is_symbolic()) made.fraction_ = fraction_of(made.number());
+  return made;
 }
+
+double Real::number() const { return detail::real_number(real_); }
 
 std::optional<Real::Fraction> Real::fraction_of(double number) {
   std::int64_t denominator = 1;
@@ -101,10 +100,21 @@ bool Real::is_near() const {
   });
 }
 
-std::optional<SymInt> Real::cut() const {
-  if (origin_ == Origin::Numbers) return whole();
-  if (!is_near()) return {};
-  return divide_to_zero(fraction_->numerator, fraction_->denominator);
+Real Real::as(DType dtype) const {
+  if (dtype == dtype_) return *this;
+  Real converted = of(rounded(real_, dtype), dtype);
+  // The bounds of is_exact() and is_near() are those of the narrower one.
+  if (dtype == f32 && converted.real_.is_symbolic()) {
+    converted.fraction_ = fraction_;
+    converted.rounded_ = rounded_;
+  }
+  return converted;
+}
+
+SymInt Real::cut() const {
+  if (real_.is_symbolic() && is_near())
+    return divide_to_zero(fraction_->numerator, fraction_->denominator);
+  return detail::whole_of(real_);
 }
 
 std::optional<Real::Fraction> Real::combine(std::string_view op, const Fraction& a,
@@ -127,7 +137,7 @@ bool Real::may_follow_division(std::string_view op, const Real& divided, const R
                                bool other_is_left) {
   if (!other.rounded_.empty()) return false;
   if (op == "add" || op == "sub") return true;
-  if (other.origin_ != Origin::Numbers || (op == "div" && other_is_left)) return false;
+  if (other.real_.is_symbolic() || (op == "div" && other_is_left)) return false;
   const auto& [numerator, denominator] = *other.fraction_;
   const std::int64_t above = std::abs(numerator.value());
   if (op == "div") return above >= denominator && odd_part(above) == 1;
@@ -135,7 +145,7 @@ bool Real::may_follow_division(std::string_view op, const Real& divided, const R
 }
 
 void Real::combined(std::string_view op, const Real& a, const Real& b) try {
-  if (!a.fraction_ || !b.fraction_) return;
+  if (!a.fraction_ || !b.fraction_ || op == "min" || op == "max") return;
   const bool left_divided = !a.rounded_.empty();
   const Real& divided = left_divided ? a : b;
   const bool follows = !divided.rounded_.empty();
@@ -157,7 +167,8 @@ std::optional<SymInt> Real::difference(const Real& a, const Real& b) {
   return left && left->fraction_ ? std::optional(left->fraction_->numerator) : std::nullopt;
 }
 
-std::optional<SymInt> Real::count(const Real& start, const Real& limit, const Real& step) try {
+std::optional<SymInt> Real::exact_count(const Real& start, const Real& limit,
+                                        const Real& step) try {
   if (!step.fraction_ || step.fraction_->numerator.is_symbolic()) return {};
   const std::int64_t along = step.fraction_->numerator.value();
   if (along == 0 || !step.is_exact() || !start.is_exact() || !limit.is_exact()) return {};
@@ -167,33 +178,40 @@ std::optional<SymInt> Real::count(const Real& start, const Real& limit, const Re
   const SymInt distance =
       length * (along > 0 ? step.fraction_->denominator : -step.fraction_->denominator);
   const SymInt stride = SymInt(parts) * std::abs(along);
-  if (distance <= 0) return SymInt(0);
-  return (distance + (stride - 1)) / stride;
+  const auto is_empty = detail::less_before_run(distance, 1);
+  if (is_empty == true) return SymInt(0);
+  const SymInt count = (distance + (stride - 1)) / stride;
+  return is_empty ? count : max(count, 0);
 } catch (const ShapeError&) {
   return {};  // terms beyond 64 bits
 }
 
+// The span is one of its dtype, the quotient a double.
+SymInt Real::count(const Real& start, const Real& limit, const Real& step) {
+  if (const auto exact = exact_count(start, limit, step)) return *exact;
+  const SymInt span = rounded(detail::apply_real("rsub", limit.real_, start.real_), limit.dtype_);
+  const SymInt steps = detail::apply_real("rdiv", span, step.real_);
+  return max(detail::whole_of(detail::apply_real("rceil", steps)), 0);
+}
+
 std::optional<Real> Real::apply(std::string_view op, const Real& a) {
-  const auto compute = unary_of(op);
-  if (compute == nullptr || a.steps_ >= kMostSteps) return {};
-  std::optional<Fraction> fraction;
-  if ((op == "floor" || op == "ceil") && a.is_near()) {
+  if (op == "neg") return apply("mul", a, Real(-1, a.dtype_));
+  if (op == "reciprocal") return apply("div", Real(1, a.dtype_), a);
+  const std::string_view function = name_in(kUnary, op);
+  if (function.empty() || detail::depth_of(a.real_) > kMostDepth) return {};
+  if ((op == "floor" || op == "ceil") && a.real_.is_symbolic() && a.is_near()) {
     const auto& [above, below] = *a.fraction_;
-    fraction = Fraction{op == "floor" ? above / below : SymInt(0) - (SymInt(0) - above) / below, 1};
+    return Real(op == "floor" ? above / below : SymInt(0) - (SymInt(0) - above) / below, a.dtype_);
   }
-  const DType dtype = a.dtype_;
-  return Real([compute, number = a.number_, dtype] { return rounded(compute((*number)()), dtype); },
-              std::move(fraction), dtype, a.origin_, a.steps_ + 1);
+  return of(rounded(detail::apply_real(function, a.real_), a.dtype_), a.dtype_);
 }
 
 std::optional<Real> Real::apply(std::string_view op, const Real& a, const Real& b) {
-  const auto compute = binary_of(op);
-  if (compute == nullptr || a.steps_ + b.steps_ >= kMostSteps) return {};
-  const DType dtype = a.dtype_;
-  Real result([compute, left = a.number_, right = b.number_,
-               dtype] { return rounded(compute((*left)(), (*right)()), dtype); },
-              {}, dtype, std::max(a.origin_, b.origin_), a.steps_ + b.steps_ + 1);
-  result.combined(op, a, b);
+  const std::string_view function = name_in(kBinary, op);
+  if (function.empty()) return {};
+  if (std::max(detail::depth_of(a.real_), detail::depth_of(b.real_)) > kMostDepth) return {};
+  Real result = of(rounded(detail::apply_real(function, a.real_, b.real_), a.dtype_), a.dtype_);
+  if (result.real_.is_symbolic()) result.combined(op, a, b);
   return result;
 }
 

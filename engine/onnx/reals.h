@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -14,10 +12,12 @@
 
 namespace heddle::onnx {
 
-/// A real number of f32 or f64 that follows from sizes. It stays symbolic as long as it is a fraction that its dtype holds
-/// exactly, or one that a single division by a small number rounded (a fifth of a size, in windows of seven): what it is cut,
-/// rounded down or up to is the same then, as far as its terms leave the roundings room. What is read as a number ties the
-/// trace to its sizes.
+/// A real number of f32 or f64 that follows from sizes, computed as its dtype computes it. It stays symbolic; what is read as a number
+/// ties the trace to its sizes.
+///
+/// What it is cut, rounded down or up to is an integer expression where it is known to be a fraction: one that its dtype holds
+/// exactly, or one that a single division by a small number rounded (a fifth of a size, in windows of seven), as far as its terms leave
+/// the roundings room. Such expressions say more than those of reals, whose rounding nothing looks through.
 class Real {
  public:
   Real(double number, DType dtype);
@@ -26,19 +26,16 @@ class Real {
 
   /// Rounded as `dtype` rounds each step. Guards the sizes that it comes from.
   double number() const;
+  /// The same number, rounded to another dtype.
+  Real as(DType dtype) const;
   /// The number cut to an integer; 0 where it is none that 62 bits hold.
-  std::int64_t whole() const;
-  /// The number cut to an integer, if it is symbolic still or follows from no open size.
-  std::optional<SymInt> cut() const;
-  /// Whether it follows from a size that only the run tells.
-  bool is_late() const { return origin_ == Origin::Run; }
+  SymInt cut() const;
 
   /// a - b of two that their dtype holds exactly, times a positive number: its sign tells which is larger.
   static std::optional<SymInt> difference(const Real& a, const Real& b);
 
-  /// ceil((limit - start) / step), at least 0: how many numbers there are from `start` on below `limit`; nothing where the dtype does
-  /// not hold them exactly, or the step follows from sizes or is 0.
-  static std::optional<SymInt> count(const Real& start, const Real& limit, const Real& step);
+  /// ceil((limit - start) / step), at least 0: how many numbers there are from `start` on below `limit`; 0 where the step is.
+  static SymInt count(const Real& start, const Real& limit, const Real& step);
 
   /// op of reals of one dtype, by the names of the IR's ops; nothing if it is none that is known of reals.
   static std::optional<Real> apply(std::string_view op, const Real& a);
@@ -50,15 +47,9 @@ class Real {
     SymInt numerator;
     std::int64_t denominator = 1;
   };
-  /// What it follows from, at worst.
-  enum class Origin : std::uint8_t { Numbers, OpenSizes, Run };
-  using Number = std::function<double()>;
-  Real(Number number, std::optional<Fraction> fraction, DType dtype, Origin origin, int steps = 1)
-      : number_(std::make_shared<const Number>(std::move(number))),
-        fraction_(std::move(fraction)),
-        dtype_(dtype),
-        origin_(origin),
-        steps_(steps) {}
+  Real() = default;
+  /// Of which no fraction is known, unless it is a number.
+  static Real of(SymInt real, DType dtype);
   static std::optional<Fraction> fraction_of(double number);
   static std::optional<Fraction> combine(std::string_view op, const Fraction& a, const Fraction& b);
   /// Whether op of what a division rounded and of another number keeps what is_near() tells.
@@ -66,6 +57,7 @@ class Real {
                                   bool other_is_left);
   /// Sets what is known of a result of two: its fraction and what was rounded on the way.
   void combined(std::string_view op, const Real& a, const Real& b);
+  static std::optional<SymInt> exact_count(const Real& start, const Real& limit, const Real& step);
   /// Whether terms below a limit are so before the run; guards that they are.
   static bool is_below(const SymInt& term, std::int64_t limit);
   /// Whether `dtype_` holds the fraction exactly; guards that it does.
@@ -74,12 +66,10 @@ class Real {
   bool is_near() const;
   int digits() const { return dtype_ == f32 ? 24 : 53; }
 
-  std::shared_ptr<const Number> number_;
+  SymInt real_;  ///< of heddle/frontend.h
   std::optional<Fraction> fraction_;
   std::vector<Fraction> rounded_{};  ///< the steps from a division on whose results may be rounded
-  DType dtype_;
-  Origin origin_;
-  int steps_;  ///< calls that number() makes
+  DType dtype_ = f32;
 };
 
 /// Of a scalar or vector, its elements.

@@ -355,11 +355,6 @@ std::optional<Reals> Value::reals() const {
 }
 
 std::optional<SymInts> Value::ints() const {
-  if (state_->reals && !is_floating(state_->dtype)) {
-    SymInts cut;
-    for (const Real& real : *state_->reals) cut.emplace_back(real.whole());
-    return cut;
-  }
   if (state_->known && state_->known->sizes.size() <= 1) return state_->known->ints;
   if (!state_->known && !state_->packing && holds_ints(state_->tensor))
     return read_ints(state_->tensor);

@@ -93,8 +93,7 @@ class Value {
   bool has_reals() const;
   /// The elements as reals: those that follow from sizes, or those of a small floating scalar or vector with data.
   std::optional<Reals> reals() const;
-  /// The integers of a scalar or vector if they are known: also those of a small integer tensor with data, and reals that
-  /// were cut to integers, which guards their sizes.
+  /// The integers of a scalar or vector if they are known: also those of a small integer tensor with data.
   std::optional<SymInts> ints() const;
   /// The elements of a vector of integers of a known length, those that are known; nothing of others.
   std::optional<KnownParts> parts() const;

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/float8.h"
 #include "base/half.h"
+#include "base/symreal.h"
 
 namespace heddle::jit::cuda {
 namespace {
@@ -317,6 +318,12 @@ std::string index_text(const SymExpr& expr, const base::Facts& facts) {
   if (expr.kind() == SymExpr::Kind::Sum) return sum_text(expr, facts);
   if (expr.kind() == SymExpr::Kind::Product) return product_text(expr, facts);
   const std::vector<SymExpr> v = expr.operands();
+  if (base::is_real(expr.kind())) {
+    std::string text =
+        "hd_size_" + std::string(base::name_of_real(expr.kind())) + "(" + index_text(v[0], facts);
+    if (base::has_two_arguments(expr.kind())) text += ", " + index_text(v[1], facts);
+    return text + ")";
+  }
   const bool modulo = expr.kind() == SymExpr::Kind::Mod;
   const bool division = expr.kind() == SymExpr::Kind::FloorDiv;
   if (is_plain_division(expr, facts))

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/symreal.h"
 #include "jit/lower/copies.h"
 #include "jit/lower/nest_rewrite.h"
 
@@ -41,7 +42,7 @@ struct LanePiece {
 
 SymExpr rebuilt(const SymExpr& expr, const SymExpr& atom, const SymExpr& branch) {
   if (expr == atom) return branch;
-  if (expr.is_constant() || expr.is_symbol()) return expr;
+  if (expr.is_constant() || expr.is_symbol() || base::is_real(expr.kind())) return expr;
   std::vector<SymExpr> parts = expr.operands();
   for (SymExpr& part : parts) part = rebuilt(part, atom, branch);
   SymExpr made = parts[0];

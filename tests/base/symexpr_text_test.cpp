@@ -31,10 +31,10 @@ TEST(SymExprText, reads_what_people_write) {
 TEST(SymExprText, errors_name_the_column) {
   EXPECT_EQ(parse_error("2*s0+"),
             "size expression \"2*s0+\" at column 6: expected a number, a symbol, floor, mod, min, "
-            "max or (, got the end");
+            "max, whole or (, got the end");
   EXPECT_EQ(parse_error("x0"),
-            "size expression \"x0\" at column 1: expected a number, a symbol, floor, mod, min, max "
-            "or (, got \"x0\"");
+            "size expression \"x0\" at column 1: expected a number, a symbol, floor, mod, min, "
+            "max, whole or (, got \"x0\"");
   EXPECT_EQ(parse_error("s"),
             "size expression \"s\" at column 2: expected the number of a symbol, "
             "got the end");

@@ -90,6 +90,21 @@ static inline float __int_as_float(int bits) {
   memcpy(&value, &bits, sizeof value);
   return value;
 }
+static inline double __longlong_as_double(long long bits) {
+  double value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+static inline long long __double_as_longlong(double value) {
+  long long bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+static inline double __dadd_rn(double a, double b) { return a + b; }
+static inline double __dsub_rn(double a, double b) { return a - b; }
+static inline double __dmul_rn(double a, double b) { return a * b; }
+static inline double __ddiv_rn(double a, double b) { return a / b; }
+static inline double __dsqrt_rn(double a) { return __builtin_sqrt(a); }
 static inline int __float_as_int(float value) {
   int bits;
   memcpy(&bits, &value, sizeof bits);

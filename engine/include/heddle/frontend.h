@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "heddle/engine.h"
 #include "heddle/symint.h"
@@ -21,6 +22,21 @@ HEDDLE_API std::optional<bool> less_before_run(const SymInt& a, const SymInt& b)
 
 /// Whether a size follows from one that only the run tells.
 HEDDLE_API bool is_late(const SymInt& size);
+
+// Sizes that a model computes in floating point: a real is a SymInt as well, whose value are the bits of a double and mean nothing
+// as an integer. It stays symbolic like any other.
+
+HEDDLE_API SymInt real_of(const SymInt& size);
+HEDDLE_API SymInt real_of(double number);
+/// A real cut to an integer; 0 of one that is none or 2^62 and more.
+HEDDLE_API SymInt whole_of(const SymInt& real);
+/// A function that the text form of sizes has: "radd", "rsub", "rmul", "rdiv", "rmin", "rmax", and of one real "rfloor", "rceil", "rround",
+/// "rsqrt", "rabs", "single" (rounds to a float).
+HEDDLE_API SymInt apply_real(std::string_view function, const SymInt& a, const SymInt& b = 0);
+/// The number that a real is in this trace, and guards that pin the sizes that it follows from.
+HEDDLE_API double real_number(const SymInt& real);
+/// How deep divisions and functions of reals nest in a size.
+HEDDLE_API std::uint32_t depth_of(const SymInt& size);
 
 /// Records how long reading and checking the model took (EngineStats::load_ms).
 HEDDLE_API void set_load_ms(Engine& engine, double milliseconds);

@@ -8,8 +8,10 @@
 #include <llvm/IR/Module.h>
 
 #include "base/check.h"
+#include "base/symreal.h"
 #include "jit/cpu/llvm/loop_shape.h"
 #include "jit/cpu/llvm/nest_emitter.h"
+#include "jit/cpu/llvm/size_reals.h"
 
 namespace heddle::jit::cpu {
 namespace {
@@ -169,8 +171,8 @@ Value* NestEmitter::index_here(const SymExpr& expr) {
     case SymExpr::Kind::Max:
       return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, wide(0), wide(1));
     default:
-      HD_CHECK(false, "an index expression of unknown kind: " + expr.to_string());
-      return nullptr;
+      HD_CHECK(base::is_real(expr.kind()) && lanes == 0, expr.to_string() + " is no index");
+      return apply_real(b_, expr.kind(), v[0], v[1]);
   }
 }
 
