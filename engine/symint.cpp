@@ -96,10 +96,18 @@ std::string detail::seen(const SymInt& size) {
   return ir::seen(size.impl()->trace->env(), size.impl()->expr).to_string();
 }
 
-std::optional<bool> detail::less_before_run(const SymInt& a, const SymInt& b) {
-  const Predicate predicate{Predicate::Op::Lt, engine::to_expr(a), engine::to_expr(b)};
-  return engine::decided(predicate, engine::trace_of(a, b),
+namespace {
+std::optional<bool> before_run(Predicate::Op op, const SymInt& a, const SymInt& b) {
+  return engine::decided({op, engine::to_expr(a), engine::to_expr(b)}, engine::trace_of(a, b),
                          engine::location_of(std::source_location::current()));
+}
+}  // namespace
+
+std::optional<bool> detail::less_before_run(const SymInt& a, const SymInt& b) {
+  return before_run(Predicate::Op::Lt, a, b);
+}
+std::optional<bool> detail::equal_before_run(const SymInt& a, const SymInt& b) {
+  return before_run(Predicate::Op::Eq, a, b);
 }
 
 bool detail::is_late(const SymInt& size) { return ir::is_unbacked(engine::to_expr(size)); }

@@ -6,6 +6,7 @@
 
 #include "engine/onnx/converters.h"
 #include "engine/onnx/integers.h"
+#include "heddle/frontend.h"
 
 namespace heddle::onnx {
 
@@ -58,8 +59,10 @@ SymInt range_count(const Node& node, const SymInt& start, const SymInt& limit, s
   if (step == 0) node.malformed("delta", "a step other than 0", "0");
   const SymInt span = step > 0 ? limit - start : start - limit;
   const SymInt stride = step > 0 ? SymInt(step) : SymInt(0) - step;
-  if (span <= 0) return 0;
-  return (span + (stride - 1)) / stride;
+  const auto has_some = detail::less_before_run(0, span);
+  if (has_some == false) return 0;
+  const SymInt count = (span + (stride - 1)) / stride;
+  return has_some ? count : max(count, 0);
 }
 
 /// Whether only the run tells input k, which is no input of the graph either.

@@ -7,6 +7,7 @@
 #include "engine/onnx/integers.h"
 #include "engine/onnx/reader.h"
 #include "heddle/custom_op.h"
+#include "heddle/frontend.h"
 
 namespace heddle::onnx {
 
@@ -24,12 +25,18 @@ SymInt smaller(const SymInt& a, const SymInt& b) {
   return min(a, b);
 }
 
+using Compare = std::optional<bool> (*)(const SymInt&, const SymInt&);
+
 struct ShapeRule {
   std::string_view op;
-  Combine combine;
-  bool compares = false;  ///< gives bool
-  bool plain = false;     ///< of numbers only: bits, which of a bool are its truth
+  Combine combine;     ///< null: it compares
+  bool plain = false;  ///< of numbers only: bits, which of a bool are its truth
+  Compare compare = nullptr;
 };
+
+std::optional<bool> negated(std::optional<bool> truth) {
+  return truth ? std::optional(!*truth) : truth;
+}
 
 constexpr ShapeRule kShapeRules[] = {
     {"add", wrapping_add},
@@ -38,17 +45,17 @@ constexpr ShapeRule kShapeRules[] = {
     {"div", divide_to_zero},
     {"max", larger},
     {"min", smaller},
-    {"eq", [](const SymInt& a, const SymInt& b) { return SymInt(a == b ? 1 : 0); }, true},
-    {"lt", [](const SymInt& a, const SymInt& b) { return SymInt(a < b ? 1 : 0); }, true},
-    {"gt", [](const SymInt& a, const SymInt& b) { return SymInt(a > b ? 1 : 0); }, true},
-    {"le", [](const SymInt& a, const SymInt& b) { return SymInt(a <= b ? 1 : 0); }, true},
-    {"ge", [](const SymInt& a, const SymInt& b) { return SymInt(a >= b ? 1 : 0); }, true},
-    {"and", [](const SymInt& a, const SymInt& b) { return SymInt(a.value() & b.value()); }, false,
-     true},
-    {"or", [](const SymInt& a, const SymInt& b) { return SymInt(a.value() | b.value()); }, false,
-     true},
-    {"xor", [](const SymInt& a, const SymInt& b) { return SymInt(a.value() ^ b.value()); }, false,
-     true},
+    {"and", [](const SymInt& a, const SymInt& b) { return SymInt(a.value() & b.value()); }, true},
+    {"or", [](const SymInt& a, const SymInt& b) { return SymInt(a.value() | b.value()); }, true},
+    {"xor", [](const SymInt& a, const SymInt& b) { return SymInt(a.value() ^ b.value()); }, true},
+    {"eq", nullptr, false, detail::equal_before_run},
+    {"lt", nullptr, false, detail::less_before_run},
+    {"gt", nullptr, false,
+     [](const SymInt& a, const SymInt& b) { return detail::less_before_run(b, a); }},
+    {"le", nullptr, false,
+     [](const SymInt& a, const SymInt& b) { return negated(detail::less_before_run(b, a)); }},
+    {"ge", nullptr, false,
+     [](const SymInt& a, const SymInt& b) { return negated(detail::less_before_run(a, b)); }},
 };
 
 /// Element k of known integers, a single one repeating.
@@ -73,15 +80,25 @@ bool applies(const ShapeRule& rule, const Value& a, const Value& b) {
   return fits(left, right) && (!rule.plain || (is_plain(left) && is_plain(right)));
 }
 
-Value combine_ints(const ShapeRule& rule, const Value& a, const Value& b) {
+/// Nothing where only the run tells how two sizes compare.
+std::optional<Value> combine_ints(const ShapeRule& rule, const Value& a, const Value& b) {
   const SymInts left = *a.ints();
   const SymInts right = *b.ints();
   SymInts result;
   const std::size_t count = fitted(left.size(), right.size());
-  for (std::size_t k = 0; k < count; ++k)
-    result.push_back(rule.combine(repeated(left, k), repeated(right, k)));
+  for (std::size_t k = 0; k < count; ++k) {
+    const SymInt& x = repeated(left, k);
+    const SymInt& y = repeated(right, k);
+    if (rule.combine != nullptr) {
+      result.push_back(rule.combine(x, y));
+    } else if (const auto truth = rule.compare(x, y)) {
+      result.emplace_back(*truth ? 1 : 0);
+    } else {
+      return {};
+    }
+  }
   return Value::of_ints(std::move(result), a.rank() == 0 && b.rank() == 0,
-                        rule.compares ? boolean : a.dtype());
+                        rule.compare != nullptr ? boolean : a.dtype());
 }
 
 /// Until version 7 an attribute says with which dimension of `a` the first one of `b` is aligned.
@@ -107,20 +124,21 @@ const ShapeRule* shape_rule(const Node& node) {
 /// A comparison of two numbers that follow from sizes, and are exact.
 std::optional<Value> compared_reals(const Node& node) {
   const ShapeRule* rule = rule_of(node.ir_op());
-  if (rule == nullptr || !rule->compares || !node.has_reals()) return {};
+  if (rule == nullptr || rule->compare == nullptr || !node.has_reals()) return {};
   const auto a = node.value(0).reals();
   const auto b = node.value(1).reals();
   if (!a || !b || a->size() != 1 || b->size() != 1) return {};
   const std::optional<SymInt> difference = Real::difference((*a)[0], (*b)[0]);
   if (!difference) return {};
-  return Value::of_ints({rule->combine(*difference, 0)},
-                        node.value(0).rank() == 0 && node.value(1).rank() == 0, boolean);
+  const auto truth = rule->compare(*difference, 0);
+  if (!truth) return {};
+  return Value::of_ints({*truth ? 1 : 0}, node.value(0).rank() == 0 && node.value(1).rank() == 0,
+                        boolean);
 }
 
-/// A result, known to follow from sizes where its operands do.
+/// A result, known, or to follow from sizes, where its operands are.
 Value with_reals(std::string_view op, std::span<const Value> values, const Tensor& result) {
-  const bool follow = std::ranges::any_of(values, &Value::has_reals);
-  if (!follow || !is_floating(result.dtype())) return result;
+  if (!is_floating(result.dtype())) return result;
   std::vector<Reals> operands;
   for (const Value& value : values) {
     const auto reals = value.reals();
@@ -142,7 +160,7 @@ Outputs variadic(const Node& node) {
     const Value& next = node.value(k);
     const bool ints = rule != nullptr && result.is_shape_like() && applies(*rule, result, next);
     if (ints) {
-      result = combine_ints(*rule, result, next);
+      result = *combine_ints(*rule, result, next);
       continue;
     }
     const Value operands[] = {result, next};
@@ -175,7 +193,7 @@ Outputs modulo(const Node& node) {
   constexpr ShapeRule kRemainder{"mod", remainder};
   const bool floors = node.integer("fmod", 0) == 0;
   if (floors && node.is_shape_arithmetic() && applies(kRemainder, node.value(0), node.value(1)))
-    return {combine_ints(kRemainder, node.value(0), node.value(1))};
+    return {*combine_ints(kRemainder, node.value(0), node.value(1))};
   return {one(node.integer("fmod", 0) != 0 ? "rem" : "mod", {node.tensor(0), node.tensor(1)})};
 }
 
@@ -354,7 +372,7 @@ Outputs cast_like(const Node& node) {
 Outputs convert_binary(const Node& node) {
   const ShapeRule* rule = shape_rule(node);
   if (rule != nullptr && applies(*rule, node.value(0), node.value(1)))
-    return {combine_ints(*rule, node.value(0), node.value(1))};
+    if (const auto known = combine_ints(*rule, node.value(0), node.value(1))) return {*known};
   if (const auto known = compared_reals(node)) return {*known};
   const Tensor a = node.tensor(0);
   const Tensor result = one(node.ir_op(), {a, aligned(node, a, node.tensor(1))});

@@ -3,6 +3,7 @@
 #include "engine/onnx/converters.h"
 #include "engine/onnx/integers.h"
 #include "heddle/control_flow.h"
+#include "heddle/frontend.h"
 
 namespace heddle::onnx {
 
@@ -65,15 +66,37 @@ Outputs real(const Node& node) {
   return {cast(reduce(x, axes.value_or(Ints{}), node.integer("keepdims", 1) != 0), dtype)};
 }
 
+/// The one that is in this trace, guarded, or, where only the run tells, an expression.
+SymInt smaller(const SymInt& a, const SymInt& b) {
+  const auto truth = detail::less_before_run(a, b);
+  return truth ? (*truth ? a : b) : min(a, b);
+}
+
+SymInt larger(const SymInt& a, const SymInt& b) {
+  const auto truth = detail::less_before_run(a, b);
+  return truth ? (*truth ? b : a) : max(a, b);
+}
+
 SymInt fold_ints(std::string_view op, const SymInts& ints) {
   SymInt result = ints[0];
   for (std::size_t k = 1; k < ints.size(); ++k) {
     if (op == "reduce_sum") result = wrapping_add(result, ints[k]);
     if (op == "reduce_prod") result = wrapping_multiply(result, ints[k]);
-    if (op == "reduce_max") result = result > ints[k] ? result : ints[k];
-    if (op == "reduce_min") result = result < ints[k] ? result : ints[k];
+    if (op == "reduce_max") result = larger(result, ints[k]);
+    if (op == "reduce_min") result = smaller(result, ints[k]);
   }
   return result;
+}
+
+/// The smallest or largest of reals that are known or follow from sizes; sums depend on the order in which they are added.
+std::optional<Reals> fold_reals(std::string_view op, const Value& x) {
+  if (x.rank() != 1 || (op != "reduce_max" && op != "reduce_min")) return {};
+  const std::optional<Reals> reals = x.reals();
+  if (!reals || reals->empty()) return {};
+  std::optional<Real> result = reals->front();
+  for (std::size_t k = 1; k < reals->size() && result; ++k)
+    result = Real::apply(op == "reduce_max" ? "max" : "min", *result, (*reals)[k]);
+  return result ? std::optional(Reals{*result}) : std::nullopt;
 }
 
 Tensor mean_of(const Tensor& x, const Ints& axes, bool keep) {
@@ -87,6 +110,8 @@ Outputs direct(const Node& node) {
   if (!axes) return {x};
   if (x.is_shape_like() && x.rank() == 1 && !x.ints()->empty())
     return {Value::of_ints({fold_ints(node.ir_op(), *x.ints())}, !keep, x.dtype())};
+  if (auto reals = fold_reals(node.ir_op(), x))
+    return {Value::of_reals(reduced(node.ir_op(), x.tensor(), *axes, keep), std::move(*reals))};
   if (x.dtype() != boolean) return {reduced(node.ir_op(), x.tensor(), *axes, keep)};
   if (node.ir_op() == "reduce_max") return {reduced("reduce_or", x.tensor(), *axes, keep)};
   if (node.ir_op() == "reduce_min") return {reduced("reduce_and", x.tensor(), *axes, keep)};

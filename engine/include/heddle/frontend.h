@@ -20,6 +20,9 @@ HEDDLE_API std::string seen(const SymInt& size);
 /// Whether a < b, as comparing them says; nothing where only the run tells.
 HEDDLE_API std::optional<bool> less_before_run(const SymInt& a, const SymInt& b);
 
+/// The same of a = b.
+HEDDLE_API std::optional<bool> equal_before_run(const SymInt& a, const SymInt& b);
+
 /// Whether a size follows from one that only the run tells.
 HEDDLE_API bool is_late(const SymInt& size);
 
