@@ -97,8 +97,7 @@ SymInts Node::known(std::size_t k, std::string_view name) const {
 
 SymInts Node::known_or_late(std::size_t k, std::string_view name) const {
   const Value& vector = value(k);
-  // In a nested graph a size that the run tells is another in each iteration: the loop is unrolled where tracing cannot know it.
-  const bool is_asked = vector.ints() || !vector.source().empty() || detail::in_region();
+  const bool is_asked = vector.ints() || !vector.source().empty();
   const auto parts = is_asked ? std::nullopt : vector.parts();
   if (!parts) return known(k, name);
   const Tensor given = vector.tensor();

@@ -167,7 +167,7 @@ Outputs resize(const Node& node) {
   std::vector<double> scales;
   SymInts sizes;
   if (node.has(3)) {
-    sizes = spread(node, node.known(3, "sizes"), x.shape());
+    sizes = spread(node, node.known_or_late(3, "sizes"), x.shape());
     keep_aspect(node, x, sizes, scales);
   } else {
     scales = spread(node, node.known_reals(2, "scales"),
