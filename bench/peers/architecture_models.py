@@ -69,7 +69,7 @@ def torchvision_models():
                 def forward(self, x):
                     return self.model([x])
 
-            return Detector(), {"x": torch.rand(3, 320, 320)}, {}
+            return Detector(), {"x": torch.rand(3, 320, 320)}, {"x": [1, 2]}
         NETWORKS["torchvision." + name] = network
     def video(make, shape):
         return lambda: (FirstInput(make()), {"x": torch.rand(*shape)}, {"x": [0]})

@@ -1,5 +1,7 @@
 #include "engine/onnx/integers.h"
 
+#include <algorithm>
+
 namespace heddle::onnx {
 
 namespace {
@@ -54,6 +56,16 @@ SymInt divide_to_zero(const SymInt& a, const SymInt& b) {
   if (a < 0) return SymInt(0) - divide_to_zero(SymInt(0) - a, b);
   if (b < 0) return SymInt(0) - a / (SymInt(0) - b);
   return a / b;
+}
+
+SymInt larger(const SymInt& a, const SymInt& b) {
+  if (!a.is_symbolic() && !b.is_symbolic()) return std::max(a.value(), b.value());
+  return max(a, b);
+}
+
+SymInt smaller(const SymInt& a, const SymInt& b) {
+  if (!a.is_symbolic() && !b.is_symbolic()) return std::min(a.value(), b.value());
+  return min(a, b);
 }
 
 }  // namespace heddle::onnx

@@ -16,6 +16,10 @@ SymInt wrapping_add(const SymInt& a, const SymInt& b);
 SymInt wrapping_subtract(const SymInt& a, const SymInt& b);
 SymInt wrapping_multiply(const SymInt& a, const SymInt& b);
 
+// The larger and the smaller of two: of sizes an expression, without a guard.
+SymInt larger(const SymInt& a, const SymInt& b);
+SymInt smaller(const SymInt& a, const SymInt& b);
+
 /// a / b towards zero, as ONNX divides; 0 where b is 0, as on tensors.
 SymInt divide_to_zero(const SymInt& a, const SymInt& b);
 

@@ -15,16 +15,6 @@ namespace {
 
 using Combine = SymInt (*)(const SymInt&, const SymInt&);
 
-SymInt larger(const SymInt& a, const SymInt& b) {
-  if (!a.is_symbolic() && !b.is_symbolic()) return std::max(a.value(), b.value());
-  return max(a, b);
-}
-
-SymInt smaller(const SymInt& a, const SymInt& b) {
-  if (!a.is_symbolic() && !b.is_symbolic()) return std::min(a.value(), b.value());
-  return min(a, b);
-}
-
 using Compare = std::optional<bool> (*)(const SymInt&, const SymInt&);
 
 struct ShapeRule {

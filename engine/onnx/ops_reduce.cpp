@@ -3,7 +3,6 @@
 #include "engine/onnx/converters.h"
 #include "engine/onnx/integers.h"
 #include "heddle/control_flow.h"
-#include "heddle/frontend.h"
 
 namespace heddle::onnx {
 
@@ -64,17 +63,6 @@ Outputs real(const Node& node) {
   const Tensor x = cast(node.tensor(0), f64);
   const auto axes = axes_of(node, x.rank());
   return {cast(reduce(x, axes.value_or(Ints{}), node.integer("keepdims", 1) != 0), dtype)};
-}
-
-/// The one that is in this trace, guarded, or, where only the run tells, an expression.
-SymInt smaller(const SymInt& a, const SymInt& b) {
-  const auto truth = detail::less_before_run(a, b);
-  return truth ? (*truth ? a : b) : min(a, b);
-}
-
-SymInt larger(const SymInt& a, const SymInt& b) {
-  const auto truth = detail::less_before_run(a, b);
-  return truth ? (*truth ? b : a) : max(a, b);
 }
 
 SymInt fold_ints(std::string_view op, const SymInts& ints) {
