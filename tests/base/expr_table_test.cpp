@@ -19,14 +19,16 @@ std::int64_t value_of(const SymExpr& expr, const SymbolValues& symbols) {
 }
 
 TEST(ExprTable, HasTheValuesOfItsExpressions) {
-  const std::vector<SymExpr> exprs{7,
-                                   s0,
-                                   s0 - s1,
-                                   2 * s0 * s0 * s1 + 3 * s1 - 5,
-                                   floordiv(s0 - s1, 3),
-                                   mod(s0 - 2 * s1, 4),
-                                   min(s0, s1) * max(s0 * 2, s1 + 1),
-                                   ceildiv(s0 * s1, s1 + 2)};
+  const std::vector<SymExpr> exprs{
+      7,
+      s0,
+      s0 - s1,
+      2 * s0 * s0 * s1 + 3 * s1 - 5,
+      floordiv(s0 - s1, 3),
+      mod(s0 - 2 * s1, 4),
+      min(s0, s1) * max(s0 * 2, s1 + 1),
+      ceildiv(s0 * s1, s1 + 2),
+      parse_symexpr("whole(rceil(rdiv(real(s0),single(real(s1)))))*2")};
   ExprTable::Builder builder;
   std::vector<std::uint32_t> numbers;
   for (const SymExpr& expr : exprs) numbers.push_back(builder.add(expr));

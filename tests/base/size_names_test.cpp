@@ -39,6 +39,12 @@ TEST(SizeNames, StandForWhatIsSeenAsOne) {
             Meanings{"floor((s1+1)/2)"});
 }
 
+TEST(SizeNames, StandForWholeReals) {
+  EXPECT_EQ(named({"whole(rmul(real(s1),0.3))*i0+i1"}), Meanings{"whole(rmul(real(s1),0.3))"});
+  EXPECT_EQ(named({"whole(rsub(real(s1),3.0))*i0"}), Meanings{}) << "it may be negative";
+  EXPECT_EQ(named({"whole(rmul(real(2*s1),0.3))*i0", "2*s1*i0"}), Meanings{});
+}
+
 TEST(SizeNames, LeaveWhatIsSeenElsewhere) {
   EXPECT_EQ(named({"floor((s1+1)/2)*i0", "s1"}), Meanings{});
   EXPECT_EQ(named({"s0*s1", "s1*i0"}), Meanings{});

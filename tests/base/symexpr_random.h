@@ -1,6 +1,7 @@
 // Random expressions, each with a plain tree that says what its value must be.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,12 +11,14 @@
 #include <vector>
 
 #include "base/symexpr.h"
+#include "base/symreal.h"
 
 namespace heddle::base::testing {
 
 /// What was built, evaluated without any of the code under test.
 struct Tree {
-  char op = 'c';  ///< c constant, v symbol, + - * / % m(in) M(ax)
+  char op =
+      'c';  ///< c constant, v symbol, + - * / % m(in) M(ax), r: a part of the left one as a float
   std::int64_t constant = 0;
   Symbol symbol;
   std::unique_ptr<Tree> left;
@@ -42,12 +45,21 @@ struct Tree {
         return *l - down * *r;
       case 'm':
         return *l < *r ? *l : *r;
+      case 'r':
+        return part_of(*l);
       default:
         return *l > *r ? *l : *r;
     }
   }
 
+  static constexpr float kPart = 0.37f;
+
  private:
+  static std::int64_t part_of(std::int64_t number) {
+    const float part = std::floor(static_cast<float>(static_cast<double>(number)) * kPart);
+    return std::abs(part) < 0x1p62f ? static_cast<std::int64_t>(part) : 0;
+  }
+
   static std::int64_t divide_down(std::int64_t a, std::int64_t b) {
     std::int64_t quotient = a / b;
     while (quotient * b > a && b > 0) --quotient;
@@ -73,7 +85,7 @@ class RandomExprs {
   /// Divisors are positive constants, or products of such and symbols.
   RandomExpr make(int depth) {
     if (depth == 0 || between(0, 5) == 0) return leaf();
-    static constexpr char kOps[] = "++++--***//%%mM";
+    static constexpr char kOps[] = "++++--***//%%mMr";
     const char op = kOps[between(0, sizeof(kOps) - 2)];
     RandomExpr left = make(depth - 1);
     RandomExpr right = op == '/' || op == '%' ? divisor() : make(depth - 1);
@@ -118,6 +130,13 @@ class RandomExprs {
     return result;
   }
 
+  static SymExpr part_of(const SymExpr& a) {
+    using Kind = SymExpr::Kind;
+    const SymExpr single = make_real(Kind::RealSingle, real(a));
+    const SymExpr scaled = make_real(Kind::RealMul, single, real(double{Tree::kPart}));
+    return whole(make_real(Kind::RealFloor, make_real(Kind::RealSingle, scaled)));
+  }
+
   static SymExpr apply(char op, const SymExpr& a, const SymExpr& b) {
     switch (op) {
       case '+':
@@ -132,6 +151,8 @@ class RandomExprs {
         return mod(a, b);
       case 'm':
         return min(a, b);
+      case 'r':
+        return part_of(a);
       default:
         return max(a, b);
     }

@@ -28,6 +28,23 @@ TEST(SymExprText, reads_what_people_write) {
   EXPECT_EQ(printed("s0-9223372036854775808"), "s0-9223372036854775808");
 }
 
+TEST(SymExprText, reals_are_functions_of_reals) {
+  EXPECT_EQ(printed("whole(rfloor(single(rmul(single(real(s0+1)), 0.3))))"),
+            "whole(rfloor(single(rmul(single(real(s0+1)),0.3))))");
+  EXPECT_EQ(printed("s0+2*whole(radd(real(s0),-1.5e+300))"),
+            "s0+2*whole(radd(real(s0),-1.5e+300))");
+  EXPECT_EQ(printed("whole(rdiv(real(s0),inf))-whole(rmax(real(u0),-inf))"),
+            "whole(rdiv(real(s0),inf))-whole(rmax(real(u0),-inf))");
+  EXPECT_EQ(printed("whole(rmin(nan,real(s0)))"), "whole(rmin(nan,real(s0)))");
+  EXPECT_EQ(printed("whole(rsqrt(2.25)) + whole(-7.9)"), "-6") << "of numbers it is one";
+  EXPECT_EQ(printed("whole(rdiv(1,0))+whole(nan)"), "0");
+  EXPECT_EQ(parse_error("whole(s0)"),
+            "size expression \"whole(s0)\" at column 7: expected a real number, or real, radd or "
+            "another function of reals, got \"s0)\"");
+  EXPECT_EQ(parse_error("radd(1,2)").substr(0, 39), "size expression \"radd(1,2)\" at column 1")
+      << "a real is no size";
+}
+
 TEST(SymExprText, errors_name_the_column) {
   EXPECT_EQ(parse_error("2*s0+"),
             "size expression \"2*s0+\" at column 6: expected a number, a symbol, floor, mod, min, "
