@@ -65,6 +65,7 @@ SymExpr from_sorted_terms(std::int64_t constant, std::vector<SymTerm> terms) {
     node->symbol_kinds |= term.monomial->symbol_kinds;
     node->own_bits = node->own_bits && term.monomial->own_bits;
     node->depth = std::max(node->depth, term.monomial->depth);
+    node->weight = std::min(node->weight + term.monomial->weight, kMostWeight);
   }
   node->terms = std::move(terms);
   return SymExprAccess::make(std::move(node));
@@ -182,6 +183,7 @@ SymNodePtr make_monomial(std::vector<SymNodePtr> factors) {
     node->symbol_kinds |= factor->symbol_kinds;
     node->own_bits = node->own_bits && factor->own_bits;
     node->depth = std::max(node->depth, factor->depth);
+    node->weight = std::min(node->weight + factor->weight, kMostWeight);
   }
   node->factors = std::move(factors);
   return node;
@@ -211,6 +213,7 @@ SymExpr make_atom(SymExpr::Kind kind, SymExpr left, SymExpr right) {
     if (!side->is_constant()) {
       const SymNode& inside = *SymExprAccess::node(*side);
       node->depth = std::max(node->depth, inside.depth);
+      node->weight = std::min(node->weight + inside.weight, kMostWeight);
       node->own_bits = node->own_bits && inside.own_bits;
     }
   }

@@ -30,7 +30,8 @@ struct SymTerm {
 ///   the rest                   left, right (0 where there is one argument)
 struct SymExpr::Node {
   Kind kind = Kind::Constant;
-  std::uint32_t depth = 0;  ///< how deep division, min and max nest
+  std::uint32_t depth = 0;   ///< how deep division, min, max and real arithmetic nest
+  std::uint32_t weight = 1;  ///< atoms in all, as often as they are seen; at most kMostWeight
   Symbol symbol;
   std::uint64_t hash = 0;
   std::uint64_t symbols = 0;      ///< a bit for each symbol inside, see symbol_bit
@@ -42,6 +43,8 @@ struct SymExpr::Node {
   SymExpr left;
   SymExpr right;
 };
+
+constexpr std::uint32_t kMostWeight = 1U << 30;
 
 struct SymExprAccess {
   static const SymNodePtr& node(const SymExpr& expr) { return expr.node_; }

@@ -67,8 +67,12 @@ std::string_view name_of_real(Kind kind) {
   return kNames[static_cast<std::size_t>(kind) - static_cast<std::size_t>(Kind::Whole)];
 }
 
-std::uint32_t depth_of(const SymExpr& expr) {
-  return expr.is_constant() ? 0 : SymExprAccess::node(expr)->depth;
+bool is_short(const SymExpr& expr) {
+  constexpr std::uint32_t kMostDepth = 40;
+  constexpr std::uint32_t kMostAtoms = 1000;
+  if (expr.is_constant()) return true;
+  const SymNode& node = *SymExprAccess::node(expr);
+  return node.depth <= kMostDepth && node.weight <= kMostAtoms;
 }
 
 bool provably_nonnegative_real(const SymExpr& real, const Facts& facts) {

@@ -32,8 +32,8 @@ bool has_two_arguments(SymExpr::Kind kind);
 /// The name in the text form: "radd".
 std::string_view name_of_real(SymExpr::Kind kind);
 
-/// How deep a division, min, max or real operation nests in an expression.
-std::uint32_t depth_of(const SymExpr& expr);
+/// Whether an expression is one of few operations, which whoever evaluates or prints it walks through.
+bool is_short(const SymExpr& expr);
 
 /// Whether a real is at least 0, or NaN, wherever the facts hold; false when unknown.
 bool provably_nonnegative_real(const SymExpr& real, const Facts& facts);

@@ -168,7 +168,7 @@ double detail::real_number(const SymInt& real) {
   return base::number_of(expr.evaluate(values));
 }
 
-std::uint32_t detail::depth_of(const SymInt& size) { return base::depth_of(engine::to_expr(size)); }
+bool detail::is_short(const SymInt& size) { return base::is_short(engine::to_expr(size)); }
 
 using Op = Predicate::Op;
 bool operator==(const SymIntArg& a, const SymIntArg& b) {

@@ -15,8 +15,6 @@ namespace {
 
 /// Terms of the fractions that factors and summands may be: products of a few of them stay far below 64 bits.
 constexpr std::int64_t kLargestTerm = 1024;
-/// What nests deeper is a tensor like any other.
-constexpr std::uint32_t kMostDepth = 40;
 constexpr std::int64_t kLargestDenominator = std::int64_t{1} << 30;
 /// Steps that may round one number; room is left for twice as many.
 constexpr std::size_t kMostRounded = 8;
@@ -198,7 +196,7 @@ std::optional<Real> Real::apply(std::string_view op, const Real& a) {
   if (op == "neg") return apply("mul", a, Real(-1, a.dtype_));
   if (op == "reciprocal") return apply("div", Real(1, a.dtype_), a);
   const std::string_view function = name_in(kUnary, op);
-  if (function.empty() || detail::depth_of(a.real_) > kMostDepth) return {};
+  if (function.empty() || !detail::is_short(a.real_)) return {};
   if ((op == "floor" || op == "ceil") && a.real_.is_symbolic() && a.is_near()) {
     const auto& [above, below] = *a.fraction_;
     return Real(op == "floor" ? above / below : SymInt(0) - (SymInt(0) - above) / below, a.dtype_);
@@ -208,8 +206,7 @@ std::optional<Real> Real::apply(std::string_view op, const Real& a) {
 
 std::optional<Real> Real::apply(std::string_view op, const Real& a, const Real& b) {
   const std::string_view function = name_in(kBinary, op);
-  if (function.empty()) return {};
-  if (std::max(detail::depth_of(a.real_), detail::depth_of(b.real_)) > kMostDepth) return {};
+  if (function.empty() || !detail::is_short(a.real_) || !detail::is_short(b.real_)) return {};
   Real result = of(rounded(detail::apply_real(function, a.real_, b.real_), a.dtype_), a.dtype_);
   if (result.real_.is_symbolic()) result.combined(op, a, b);
   return result;

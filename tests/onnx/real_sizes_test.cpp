@@ -8,6 +8,7 @@
 #include "engine/onnx/onnx.pb.h"
 #include "heddle/error.h"
 #include "tests/onnx/model_builder.h"
+#include "tests/onnx/nested_builder.h"
 
 namespace heddle::onnx_test {
 namespace {
@@ -204,6 +205,37 @@ TEST(RealSizes, ArithmeticWithoutBoundIsNone) {
   model.node("Slice", {"x", "zero", "end"}, {"y"});
   Engine engine = model.load();
   EXPECT_EQ(lengths(engine, {4}), (std::vector<std::int64_t>{4})) << "2^61 in all, cut by the run";
+}
+
+/// Nor is a size of a size of a size, each twice as long: from some length on the run tells them.
+TEST(RealSizes, SizesOfSizesWithoutBoundAreCutByTheRun) {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("y").ints("zero", {0});
+  add_float(model, "most", 0.9f);
+  std::string last = "x";
+  for (int k = 0; k < 30; ++k) {
+    const std::string name = std::to_string(k);
+    model.node("Shape", {last}, {"shape" + name});
+    ModelBuilder::set_int(model.node("Cast", {"shape" + name}, {"v" + name}), "to",
+                          TensorProto::FLOAT);
+    model.node("Mul", {"v" + name, "most"}, {"m" + name});
+    model.node("Sub", {"v" + name, "m" + name}, {"d" + name});
+    model.node("Sub", {"v" + name, "d" + name}, {"r" + name});
+    ModelBuilder::set_int(model.node("Cast", {"r" + name}, {"end" + name}), "to",
+                          TensorProto::INT64);
+    last = k == 29 ? "y" : "x" + name;
+    model.node("Slice", {k == 0 ? "x" : "x" + std::to_string(k - 1), "zero", "end" + name}, {last});
+  }
+  Engine engine = model.load();
+  for (const std::int64_t size : {1000, 300}) {
+    auto wanted = size;
+    for (int k = 0; k < 30; ++k) {
+      const auto real = static_cast<float>(wanted);
+      const float rest = real - real * 0.9f;
+      wanted = static_cast<std::int64_t>(real - rest);
+    }
+    EXPECT_EQ(lengths(engine, {size})[0], wanted);
+  }
 }
 
 TEST(RealSizes, FixedSizesAreKnownToo) {

@@ -38,8 +38,8 @@ HEDDLE_API SymInt whole_of(const SymInt& real);
 HEDDLE_API SymInt apply_real(std::string_view function, const SymInt& a, const SymInt& b = 0);
 /// The number that a real is in this trace, and guards that pin the sizes that it follows from.
 HEDDLE_API double real_number(const SymInt& real);
-/// How deep divisions and functions of reals nest in a size.
-HEDDLE_API std::uint32_t depth_of(const SymInt& size);
+/// Whether a size is one of few operations, which whoever evaluates it walks through.
+HEDDLE_API bool is_short(const SymInt& size);
 
 /// Records how long reading and checking the model took (EngineStats::load_ms).
 HEDDLE_API void set_load_ms(Engine& engine, double milliseconds);
