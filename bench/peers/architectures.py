@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 import peers
-from architecture_models import NETWORKS
+from architecture_models import NETWORKS, NOISY
 from single_models import MEASURED, ROOT, add_options, compare, measured, one_line, summary, write_report
 
 CASES = ROOT / ".cache/architectures"
@@ -82,6 +82,10 @@ def main():
     for name, network in chosen.items():
         row = {"network": name}
         rows.append(row)
+        if name in NOISY:
+            row["verdict"] = "not counted: " + NOISY[name]
+            print(line(row), flush=True)
+            continue
         folder = CASES / args.exporter / name
         path = folder.with_name(name + "_model") / "model.onnx"
         try:

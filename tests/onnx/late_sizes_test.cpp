@@ -1,10 +1,12 @@
 // Shapes and repeats that a model computes from several inputs: the run tells those of their elements that nothing else does.
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "engine/onnx/onnx.pb.h"
 #include "heddle/error.h"
 #include "tests/onnx/model_builder.h"
+#include "tests/onnx/nested_builder.h"
 
 namespace heddle::onnx_test {
 namespace {
@@ -76,6 +78,96 @@ TEST(LateSizes, OfRangesOfReals) {
   EXPECT_THAT(engine.run({x})[0].to_doubles(), ElementsAre(1, 3, 5, 7));
   x.data_as<float>()[2] = 0;
   EXPECT_THAT(engine.run({x})[0].to_doubles(), ElementsAre(1, 4, 6));
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
+/// y = x resized to a + b, numbers that the run computes.
+ModelBuilder resized_late() {
+  ModelBuilder model;
+  model.input("x", {"1", "1", "2", "2"}).output("y").ints("ones", {1, 1});
+  for (const char* name : {"a", "b"}) model.input(name, {"2"}, TensorProto::INT64);
+  model.node("Add", {"a", "b"}, {"there"});
+  ModelBuilder::set_int(model.node("Concat", {"ones", "there"}, {"sizes"}), "axis", 0);
+  model.node("Resize", {"x", "", "", "sizes"}, {"y"});
+  return model;
+}
+
+TEST(LateSizes, OfPictures) {
+  Engine engine = resized_late().load();
+  const Tensor x = counted({1, 1, 2, 2});
+  const auto run_at = [&](std::int64_t h, std::int64_t w) {
+    return engine.run({x, Tensor::of<std::int64_t>({h + 1, w - 2}, {2}),
+                       Tensor::of<std::int64_t>({-1, 2}, {2})})[0];
+  };
+  EXPECT_THAT(run_at(1, 4).to_doubles(), ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(run_at(4, 2).to_doubles(), ElementsAre(0, 1, 0, 1, 2, 3, 2, 3));
+  EXPECT_THAT(run_at(2, 0).sizes(), ElementsAre(1, 1, 2, 0));
+  EXPECT_THROW(run_at(-1, 2), ShapeError);
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
+/// As detectors put masks into pictures: each iteration resizes x to what a row says, and stacks the sum.
+TEST(LateSizes, OfPicturesInALoop) {
+  ModelBuilder model;
+  model.input("x", {"1", "1", "2", "2"}).input("rows", {"n", "2"}, TensorProto::INT64);
+  model.input("more", {"2"}, TensorProto::INT64)
+      .output("y")
+      .ints("ones", {1, 1})
+      .ints("first", {0});
+  add_truth(model, "go", true);
+  model.node("Shape", {"rows"}, {"shape"});
+  model.node("Gather", {"shape", "first"}, {"count"});
+  model.node("Squeeze", {"count"}, {"trips"});
+  add_graph(model.node("Loop", {"trips", "go"}, {"y"}), "body", {"k", "go_in"},
+            {{"Gather", {"rows", "k"}, "row"},
+             {"Add", {"row", "more"}, "size"},
+             {"Concat", {"ones", "size"}, "sizes"},
+             {"Resize", {"x", "", "", "sizes"}, "resized"},
+             {"ReduceSum", {"resized"}, "sum"},
+             {"Identity", {"go_in"}, "go_out"}},
+            {"go_out", "sum"});
+  Engine engine = model.load();
+  const Tensor more = Tensor::of<std::int64_t>({1, 0}, {2});
+  const auto sums = [&](std::initializer_list<std::int64_t> rows) {
+    return engine
+        .run({counted({1, 1, 2, 2}),
+              Tensor::of<std::int64_t>(rows, {static_cast<std::int64_t>(rows.size()) / 2, 2}),
+              more})[0]
+        .to_doubles();
+  };
+  EXPECT_THAT(sums({0, 1, 1, 2, 3, 2, 1, 0}), ElementsAre(0, 6, 12, 0));
+  EXPECT_THAT(sums({5, 6}), ElementsAre(54));
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
+/// How many elements of x are not 0, as detectors count boxes: comparisons, the least of it and another number, and a range.
+TEST(LateSizes, AreComparedByTheRun) {
+  ModelBuilder model;
+  model.input("x", {"n"});
+  for (const char* name : {"none", "fewer", "other", "least", "range"})
+    model.output(name, name[0] == 'l' || name[0] == 'r' ? TensorProto::INT64 : TensorProto::BOOL);
+  model.ints("one", {1}).ints("three", {3});
+  add_number(model, "zero", 0);
+  add_number(model, "step", 1);
+  model.node("NonZero", {"x"}, {"places"});
+  model.node("Shape", {"places"}, {"shape"});
+  model.node("Gather", {"shape", "one"}, {"count"});
+  model.node("Squeeze", {"count"}, {"number"});
+  model.node("Equal", {"number", "zero"}, {"none"});
+  model.node("Less", {"count", "three"}, {"fewer"});
+  model.node("GreaterOrEqual", {"three", "count"}, {"other"});
+  ModelBuilder::set_int(model.node("Concat", {"count", "three"}, {"both"}), "axis", 0);
+  ModelBuilder::set_int(model.node("ReduceMin", {"both"}, {"least"}), "keepdims", 0);
+  model.node("Range", {"zero", "least", "step"}, {"range"});
+  Engine engine = model.load();
+  for (const std::int64_t count : {0, 1, 2, 3, 4, 7}) {
+    const auto outputs = engine.run({ones({count})});
+    EXPECT_EQ(outputs[0].item(), count == 0);
+    EXPECT_THAT(outputs[1].to_doubles(), ElementsAre(count < 3));
+    EXPECT_THAT(outputs[2].to_doubles(), ElementsAre(count <= 3));
+    EXPECT_EQ(outputs[3].item(), static_cast<double>(std::min<std::int64_t>(count, 3)));
+    EXPECT_THAT(outputs[4].sizes(), ElementsAre(std::min<std::int64_t>(count, 3)));
+  }
   EXPECT_EQ(engine.stats().compiles, 1u);
 }
 

@@ -168,10 +168,69 @@ TEST(RealSizes, RangesOfRealsUpToASizeAreOpen) {
   expect(0, 0.25f, 0.5f);
   expect(1, 3, 1);
   expect(2, -0.5f, -1);
-  // A step that is no fraction of few bits is counted for each size.
+  // A step that is no fraction of few bits.
   Engine engine = ranged(0, 0.3f, 1).load();
   EXPECT_EQ(engine.run({ones({3})})[0].sizes()[0], 10);
   EXPECT_EQ(engine.run({ones({6})})[0].sizes()[0], 20);
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
+/// As detectors resize: by the factor that makes the shorter side 8, or the longer one 12 if that is less.
+TEST(RealSizes, BothSidesByTheFactorOfOne) {
+  ModelBuilder model;
+  model.input("x", {"1", "1", "h", "w"})
+      .output("y")
+      .ints("two", {2})
+      .ints("four", {4})
+      .ints("zero", {0});
+  add_float(model, "short", 8);
+  add_float(model, "long", 12);
+  model.node("Shape", {"x"}, {"shape"});
+  model.node("Slice", {"shape", "zero", "two"}, {"front"});
+  model.node("Slice", {"shape", "two", "four"}, {"sides"});
+  ModelBuilder::set_int(model.node("Cast", {"sides"}, {"reals"}), "to", TensorProto::FLOAT);
+  std::vector<std::string> factors;
+  for (const auto& [op, side] : {std::pair{"ReduceMin", "short"}, {"ReduceMax", "long"}}) {
+    const std::string name = op;
+    ModelBuilder::set_int(model.node(op, {"reals"}, {name}), "keepdims", 0);
+    model.node("Reciprocal", {name}, {"by" + name});
+    model.node("Mul", {"by" + name, side}, {"factor" + name});
+    factors.push_back("factor" + name);
+  }
+  model.node("Min", factors, {"factor"});
+  model.node("Mul", {"reals", "factor"}, {"scaled"});
+  model.node("Floor", {"scaled"}, {"floor"});
+  ModelBuilder::set_int(model.node("Cast", {"floor"}, {"whole"}), "to", TensorProto::INT64);
+  ModelBuilder::set_int(model.node("Concat", {"front", "whole"}, {"sizes"}), "axis", 0);
+  model.node("Resize", {"x", "", "", "sizes"}, {"y"});
+  Engine engine = model.load();
+  for (const auto& [h, w] : {std::pair{4, 5}, {5, 4}, {4, 4}, {2, 11}, {49, 7}, {3, 3}, {13, 11}}) {
+    const auto real = [](int side) { return static_cast<float>(side); };
+    const float factor =
+        std::min(1.0f / real(std::min(h, w)) * 8.0f, 1.0f / real(std::max(h, w)) * 12.0f);
+    const auto scaled = [&](int side) {
+      return static_cast<std::int64_t>(std::floor(real(side) * factor));
+    };
+    EXPECT_THAT(engine.run({ones({1, 1, h, w})})[0].sizes(),
+                ElementsAre(1, 1, scaled(h), scaled(w)))
+        << h << " " << w;
+  }
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
+/// A factor that is no fraction of few bits: sizes of pictures are those of doubles, and nothing is compiled for them.
+TEST(RealSizes, ResizeByAnyScale) {
+  ModelBuilder model;
+  model.input("x", {"1", "1", "h", "w"}).output("y");
+  auto& scales = model.initializer("scales", {4}, TensorProto::FLOAT);
+  for (const float scale : {1.0f, 1.0f, 0.7f, 1.3f}) scales.add_float_data(scale);
+  model.node("Resize", {"x", "", "scales"}, {"y"});
+  Engine engine = model.load();
+  for (const auto& [h, w] : {std::pair{10, 10}, {9, 20}, {30, 7}})
+    EXPECT_THAT(engine.run({ones({1, 1, h, w})})[0].sizes(),
+                ElementsAre(1, 1, static_cast<std::int64_t>(std::floor(h * double{0.7f})),
+                            static_cast<std::int64_t>(std::floor(w * double{1.3f}))));
+  EXPECT_EQ(engine.stats().compiles, 1u);
 }
 
 /// None is between 0 and a size that is 0; what is found for other sizes does not hold for it.
