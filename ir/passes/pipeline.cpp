@@ -26,6 +26,7 @@
 #include "ir/passes/form_attention.h"
 #include "ir/passes/form_regions.h"
 #include "ir/passes/hoist_products.h"
+#include "ir/passes/merge_convs.h"
 #include "ir/passes/merge_views.h"
 #include "ir/passes/narrow_products.h"
 #include "ir/passes/order_sizes.h"
@@ -59,6 +60,7 @@ constexpr Pass kPasses[] = {
     {"form-regions", [](const Graph& graph) { return form_regions(graph); }},
     {"hoist-products", hoist_products},
     {"inline-regions", inline_regions},
+    {"merge-convs", merge_convs},
     {"merge-views", merge_views},
     {"narrow-products", narrow_products},
     {"order-sizes", order_sizes},
@@ -88,6 +90,7 @@ constexpr std::string_view kPipeline[] = {
     // what they are done in
     "byte-convs",
     "wide-convs",
+    "merge-convs",
     "channels-last",
     "push-permutes",
     "hoist-products",

@@ -116,9 +116,9 @@ TEST(PassFuzz, EachPassAloneAndEachLeftOut) {
                       pass.name == "permuted-products" || pass.name == "narrow-products" ||
                       pass.name == "form-attention" || pass.name.starts_with("bf16-") ||
                       pass.name == "tf32-products" || pass.name == "byte-convs" ||
-                      pass.name == "wide-convs" || pass.name == "order-sizes" ||
-                      pass.name == "hoist-products" || pass.name == "drop-operands" ||
-                      pass.name.ends_with("-collectives");
+                      pass.name == "wide-convs" || pass.name == "merge-convs" ||
+                      pass.name == "order-sizes" || pass.name == "hoist-products" ||
+                      pass.name == "drop-operands" || pass.name.ends_with("-collectives");
     const int floor = idle ? 0 : 30;
     EXPECT_GE(count, floor) << pass.name;
   }
