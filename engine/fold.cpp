@@ -63,13 +63,15 @@ class FixedSteps::Impl {
     do mark();
     while (refuse());
     std::vector<bool> is_known(refused_.size());
-    for (std::size_t k = 0; k < folded_.size(); ++k)
-      for (const BufferId id : folded_[k] ? steps()[k].writes : std::vector<BufferId>()) {
+    for (std::size_t k = 0; k < folded_.size(); ++k) {
+      if (!folded_[k]) continue;
+      for (const BufferId id : steps()[k].writes) {
         if (is_known[root(id)]) continue;
         is_known[root(id)] = true;
         results_.push_back(root(id));
         result_bytes_.push_back(bytes_of(buffer(root(id))));
       }
+    }
     find_last_readers();
     if (!expects_results(constants)) submit_kernels();
   }
@@ -116,8 +118,8 @@ class FixedSteps::Impl {
   /// Refuses buffers that a step writes, or reads before the last one writes it, which is not folded: what folded steps made
   /// would not be what it finds. @return whether there were any.
   bool refuse() {
-    std::vector<bool> is_written(
-        refused_.size());  // by a folded step after the one that is looked at
+    // By a folded step after the one that is looked at.
+    std::vector<bool> is_written(refused_.size());
     bool any = false;
     for (std::size_t k = folded_.size(); k-- > 0;) {
       for (const BufferId id : steps()[k].writes) {

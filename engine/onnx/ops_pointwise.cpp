@@ -237,7 +237,32 @@ Outputs logical_negation(const Node& node) {
   return {Value::of_ints(std::move(result), node.value(0).rank() == 0, boolean)};
 }
 
+/// Of reals, or integers, that follow from sizes, with ends that are known.
+std::optional<Value> clipped_reals(const Node& node, const Value& result) {
+  Value kept = node.value(0);
+  for (const auto& [k, op] : {std::pair<std::size_t, std::string_view>{1, "max"}, {2, "min"}}) {
+    if (!node.has(k)) continue;
+    const Value operands[] = {kept, node.value(k)};
+    kept = with_reals(op, operands, result.tensor());
+  }
+  return kept.has_reals() ? std::optional(kept) : std::nullopt;
+}
+
+/// The same of sizes.
+std::optional<Value> clipped_sizes(const Node& node) {
+  if (node.opset() < 11 || !node.is_shape_arithmetic()) return {};
+  Value kept = node.value(0);
+  for (const auto& [k, op] : {std::pair<std::size_t, std::string_view>{1, "max"}, {2, "min"}}) {
+    if (!node.has(k)) continue;
+    const ShapeRule* rule = rule_of(op);
+    if (!applies(*rule, kept, node.value(k))) return {};
+    kept = *combine_ints(*rule, kept, node.value(k));
+  }
+  return kept;
+}
+
 Outputs clip(const Node& node) {
+  if (const auto sizes = clipped_sizes(node)) return {*sizes};
   const Tensor x = node.tensor(0);
   Tensor low = node.optional(1);
   Tensor high = node.optional(2);
@@ -246,7 +271,9 @@ Outputs clip(const Node& node) {
     if (node.has_attr("max")) high = Tensor::scalar(x.dtype(), node.number("max", 0));
   }
   if (!low.defined() && !high.defined()) return {node.value(0)};
-  return {one("clamp", {x, low, high})};
+  const Value result(one("clamp", {x, low, high}));
+  if (node.opset() < 11) return {result};
+  return {clipped_reals(node, result).value_or(result)};
 }
 
 Outputs identity(const Node& node) { return {node.value(0)}; }

@@ -218,6 +218,35 @@ TEST(RealSizes, BothSidesByTheFactorOfOne) {
   EXPECT_EQ(engine.stats().compiles, 1u);
 }
 
+/// As TensorFlow pads: what windows of 3 by strides of 2 reach beyond, but no less than nothing; in reals and in integers.
+TEST(RealSizes, PadsThatAreNotNegative) {
+  for (const bool reals : {true, false}) {
+    ModelBuilder model;
+    model.input("x", {"n"}).output("y").ints("zero", {0}).ints("two", {2}).ints("none", {0});
+    const int type = reals ? TensorProto::FLOAT : TensorProto::INT64;
+    model.node("Shape", {"x"}, {"shape"});
+    ModelBuilder::set_int(model.node("Cast", {"shape"}, {"size"}), "to", type);
+    ModelBuilder::set_int(model.node("Cast", {"two"}, {"stride"}), "to", type);
+    ModelBuilder::set_int(model.node("Cast", {"none"}, {"least"}), "to", type);
+    model.node("Squeeze", {"least"}, {"scalar"});
+    model.node("Div", {"size", "stride"}, {"windows"});
+    if (reals)
+      model.node("Ceil", {"windows"}, {"count"});
+    else
+      model.node("Identity", {"windows"}, {"count"});
+    model.node("Mul", {"count", "stride"}, {"reach"});
+    model.node("Sub", {"reach", "size"}, {"more"});
+    model.node("Clip", {"more", "scalar"}, {"clipped"});
+    ModelBuilder::set_int(model.node("Cast", {"clipped"}, {"high"}), "to", TensorProto::INT64);
+    ModelBuilder::set_int(model.node("Concat", {"zero", "high"}, {"pads"}), "axis", 0);
+    model.node("Pad", {"x", "pads"}, {"y"});
+    Engine engine = model.load();
+    EXPECT_EQ(lengths(engine, {4, 5, 11}),
+              (reals ? std::vector<std::int64_t>{4, 6, 12} : std::vector<std::int64_t>{4, 5, 11}));
+    EXPECT_EQ(engine.stats().compiles, 1u);
+  }
+}
+
 /// A factor that is no fraction of few bits: sizes of pictures are those of doubles, and nothing is compiled for them.
 TEST(RealSizes, ResizeByAnyScale) {
   ModelBuilder model;
