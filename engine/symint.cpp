@@ -168,6 +168,13 @@ double detail::real_number(const SymInt& real) {
   return base::number_of(expr.evaluate(values));
 }
 
+SymInt detail::simplified(const SymInt& size) {
+  const std::shared_ptr<engine::Trace> trace = engine::trace_of(size, size);
+  const ir::ShapeEnv* env = trace != nullptr ? &trace->env() : shape_env;
+  if (env == nullptr) return size;
+  return engine::from_expr(engine::to_expr(size).simplify(env->facts), trace);
+}
+
 bool detail::is_short(const SymInt& size) { return base::is_short(engine::to_expr(size)); }
 
 using Op = Predicate::Op;

@@ -10,7 +10,7 @@ NOISY = {"transformers.vit_mae": "draws random numbers", "transformers.mobilevit
 
 def image_model(name, make, size=224, channels=3, batch=1):
     def network():
-        return make(), {"x": torch.rand(batch, channels, size, size)}, {"x": [0]}
+        return make(), {"x": torch.rand(batch, channels, size, size)}, {"x": [0, 2, 3]}
     NETWORKS[name] = network
 
 
@@ -244,7 +244,7 @@ def sequence_models():
     def audio(name, config_name, model_name, inputs, **sizes):
         def network():
             made = inputs()
-            axes = {key: [0] for key in made}
+            axes = {key: [0, 2 if key == "input_features" else 1] for key in made}
             return getattr(t, model_name)(getattr(t, config_name)(**sizes)), made, axes
         add(name, network)
     speech = dict(hidden_size=256, num_hidden_layers=2, num_attention_heads=4, intermediate_size=512)
@@ -281,7 +281,8 @@ def picture_models():
     def add(name, config_name, model_name, inputs, **sizes):
         def network():
             made = inputs()
-            return getattr(t, model_name)(getattr(t, config_name)(**sizes)), made, {key: [0] for key in made}
+            open_axes = {key: [0, 2, 3] if key == "pixel_values" and made[key].dim() == 4 else [0] for key in made}
+            return getattr(t, model_name)(getattr(t, config_name)(**sizes)), made, open_axes
         NETWORKS["transformers." + name] = network
 
     def pixels(size=224):
@@ -355,7 +356,7 @@ def diffusion_models():
     def add(name, make, inputs):
         def network():
             made = inputs()
-            return make(), made, {key: [0] for key in made if made[key].dim()}
+            return make(), made, {key: [0, 2, 3] if made[key].dim() == 4 else [0] for key in made if made[key].dim()}
         NETWORKS["diffusers." + name] = network
 
     add("unet", lambda: d.UNet2DConditionModel(block_out_channels=(64, 128, 128), layers_per_block=1, sample_size=32, in_channels=4, out_channels=4,

@@ -1,16 +1,18 @@
 """Networks of timm, torchvision, transformers and diffusers, with random weights, exported by PyTorch and run through
 Heddle and ONNX Runtime on one thread: same outputs, and which is faster.
 
-usage: PYTHON bench/peers/architectures.py [--only REGEX] [--exporter dynamo|torchscript] [--heddle PATH] [--rounds N]
-                                           [--no-times] [--write] [--list]
+usage: PYTHON bench/peers/architectures.py [--only REGEX] [--exporter dynamo|torchscript] [--other-sizes] [--heddle PATH]
+                                           [--rounds N] [--no-times] [--write] [--list]
 
 PYTHON has torch, torchvision, timm, transformers, diffusers, onnxscript and onnxruntime from PyPI (6 GB; nothing is fetched while
-it runs). The exporter `dynamo` keeps the sizes of the inputs, `torchscript` leaves the axes open that a network names. Models,
+it runs). The exporter `dynamo` keeps the sizes of the inputs, `torchscript` leaves the axes open that a network names, and
+--other-sizes then runs the model at sizes it was not exported with; where ONNX Runtime does not, it does not count. Models,
 inputs and ONNX Runtime's outputs are left in .cache/architectures/EXPORTER/NETWORK, a case for `heddle verify`.
 """
 import argparse
 import contextlib
 import io
+import json
 import re
 import warnings
 
@@ -64,13 +66,28 @@ def export(network, exporter, path):
             options["dynamic_axes"] = {name: {axis: f"{name}_{axis}" for axis in axes}
                                        for name, axes in open_axes.items()}
         torch.onnx.export(wrapped, tuple(inputs.values()), str(path), **options)
-    return {name: tensor.numpy() for name, tensor in inputs.items()}
+    return {name: tensor.numpy() for name, tensor in inputs.items()}, open_axes
+
+
+def at_other_sizes(inputs, open_axes):
+    """Batches twice as large; sequences seven elements shorter, and pictures 32."""
+    changed = dict(inputs)
+    for name, axes in open_axes.items():
+        for axis in axes:
+            array = changed[name]
+            if axis == 0:
+                changed[name] = np.concatenate([array, array])
+            elif array.shape[axis] > 1:
+                less = 32 if array.ndim == 4 and array.shape[axis] >= 64 else 7
+                changed[name] = array.take(range(array.shape[axis] - less), axis)
+    return changed
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", help="a regular expression")
     parser.add_argument("--exporter", default="dynamo", choices=["dynamo", "torchscript"])
+    parser.add_argument("--other-sizes", action="store_true")
     add_options(parser, "architectures", rounds=3)
     args = parser.parse_args()
     chosen = {name: network for name, network in NETWORKS.items() if re.search(args.only, name)}
@@ -89,11 +106,15 @@ def main():
         folder = CASES / args.exporter / name
         path = folder.with_name(name + "_model") / "model.onnx"
         try:
-            if path.exists() and path.with_name("inputs.npz").exists():
-                inputs = dict(np.load(path.with_name("inputs.npz")))
+            axes = path.with_name("axes.json")
+            if axes.exists():
+                inputs, open_axes = dict(np.load(path.with_name("inputs.npz"))), json.loads(axes.read_text())
             else:
-                inputs = export(network, args.exporter, path)
+                inputs, open_axes = export(network, args.exporter, path)
                 np.savez(path.with_name("inputs.npz"), **inputs)
+                axes.write_text(json.dumps(open_axes))
+            if args.other_sizes:
+                inputs = at_other_sizes(inputs, open_axes)
         except Exception as error:  # of PyTorch's exporters: the network does not count
             row["verdict"] = "not counted, exporter: " + one_line(error)
             print(line(row), flush=True)

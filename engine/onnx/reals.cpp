@@ -128,6 +128,8 @@ std::optional<Real::Fraction> Real::combine(std::string_view op, const Fraction&
   const std::int64_t denominator = std::lcm(a.denominator, b.denominator);
   const SymInt left = a.numerator * (denominator / a.denominator);
   const SymInt right = b.numerator * (denominator / b.denominator);
+  if (op == "max") return Fraction{detail::simplified(max(left, right)), denominator};
+  if (op == "min") return Fraction{detail::simplified(min(left, right)), denominator};
   return Fraction{op == "add" ? left + right : left - right, denominator};
 }
 
@@ -136,6 +138,7 @@ bool Real::may_follow_division(std::string_view op, const Real& divided, const R
   if (!other.rounded_.empty()) return false;
   if (op == "add" || op == "sub") return true;
   if (other.real_.is_symbolic() || (op == "div" && other_is_left)) return false;
+  if (op != "mul" && op != "div") return false;
   const auto& [numerator, denominator] = *other.fraction_;
   const std::int64_t above = std::abs(numerator.value());
   if (op == "div") return above >= denominator && odd_part(above) == 1;
@@ -143,7 +146,7 @@ bool Real::may_follow_division(std::string_view op, const Real& divided, const R
 }
 
 void Real::combined(std::string_view op, const Real& a, const Real& b) try {
-  if (!a.fraction_ || !b.fraction_ || op == "min" || op == "max") return;
+  if (!a.fraction_ || !b.fraction_) return;
   const bool left_divided = !a.rounded_.empty();
   const Real& divided = left_divided ? a : b;
   const bool follows = !divided.rounded_.empty();

@@ -247,6 +247,46 @@ TEST(RealSizes, PadsThatAreNotNegative) {
   }
 }
 
+/// Layers on layers whose windows are padded so: each size is that of the layer before, halved and rounded up.
+TEST(RealSizes, PadsOfManyLayers) {
+  ModelBuilder model;
+  model.input("x", {"1", "1", "n"}).output("y").ints("zeros", {0, 0, 0, 0, 0});
+  add_number(model, "axis", 2);
+  for (const auto& [name, number] :
+       {std::pair{"two", 2.0f}, {"one", 1.0f}, {"three", 3.0f}, {"nothing", 0.0f}})
+    add_float(model, name, number);
+  model.ints("vector", {1});
+  std::string last = "x";
+  for (int k = 0; k < 6; ++k) {
+    const auto named = [k](const char* name) { return name + std::to_string(k); };
+    model.node("Shape", {last}, {named("shape")});
+    model.node("Gather", {named("shape"), "axis"}, {named("number")});
+    ModelBuilder::set_int(model.node("Cast", {named("number")}, {named("size")}), "to",
+                          TensorProto::FLOAT);
+    model.node("Div", {named("size"), "two"}, {named("half")});
+    model.node("Ceil", {named("half")}, {named("count")});
+    model.node("Sub", {named("count"), "one"}, {named("steps")});
+    model.node("Mul", {named("steps"), "two"}, {named("moved")});
+    model.node("Add", {named("moved"), "three"}, {named("reach")});
+    model.node("Sub", {named("reach"), named("size")}, {named("more")});
+    model.node("Clip", {named("more"), "nothing"}, {named("clipped")});
+    ModelBuilder::set_int(model.node("Cast", {named("clipped")}, {named("whole")}), "to",
+                          TensorProto::INT64);
+    model.node("Reshape", {named("whole"), "vector"}, {named("high")});
+    ModelBuilder::set_int(model.node("Concat", {"zeros", named("high")}, {named("pads")}), "axis",
+                          0);
+    model.node("Pad", {last, named("pads")}, {named("padded")});
+    last = k == 5 ? "y" : named("pooled");
+    NodeProto& pool = model.node("MaxPool", {named("padded")}, {last});
+    ModelBuilder::set_ints(pool, "kernel_shape", {3});
+    ModelBuilder::set_ints(pool, "strides", {2});
+  }
+  Engine engine = model.load();
+  for (const std::int64_t size : {100, 33, 64, 1})
+    EXPECT_EQ(engine.run({ones({1, 1, size})})[0].sizes()[2], (size + 63) / 64);
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
 /// A factor that is no fraction of few bits: sizes of pictures are those of doubles, and nothing is compiled for them.
 TEST(RealSizes, ResizeByAnyScale) {
   ModelBuilder model;

@@ -38,6 +38,9 @@ HEDDLE_API SymInt whole_of(const SymInt& real);
 HEDDLE_API SymInt apply_real(std::string_view function, const SymInt& a, const SymInt& b = 0);
 /// The number that a real is in this trace, and guards that pin the sizes that it follows from.
 HEDDLE_API double real_number(const SymInt& real);
+/// The size with what is known of the sizes of this trace.
+HEDDLE_API SymInt simplified(const SymInt& size);
+
 /// Whether a size is one of few operations, which whoever evaluates it walks through.
 HEDDLE_API bool is_short(const SymInt& size);
 
