@@ -5,9 +5,10 @@ usage: PYTHON bench/peers/architectures.py [--only REGEX] [--exporter dynamo|tor
                                            [--rounds N] [--no-times] [--write] [--list]
 
 PYTHON has torch, torchvision, timm, transformers, diffusers, onnxscript and onnxruntime from PyPI (6 GB; nothing is fetched while
-it runs). The exporter `dynamo` keeps the sizes of the inputs, `torchscript` leaves the axes open that a network names, and
---other-sizes then runs the model at sizes it was not exported with; where ONNX Runtime does not, it does not count. Models,
-inputs and ONNX Runtime's outputs are left in .cache/architectures/EXPORTER/NETWORK, a case for `heddle verify`.
+it runs). The exporter `dynamo` keeps the sizes of the inputs, `torchscript` leaves the axes open that a network names; where none is
+asked for, dynamo exports, and torchscript what it cannot. --other-sizes runs models of torchscript at sizes they were not exported
+with; where ONNX Runtime does not, a network does not count. Models, inputs and ONNX Runtime's outputs are left in
+.cache/architectures/EXPORTER/NETWORK, a case for `heddle verify`.
 """
 import argparse
 import contextlib
@@ -23,10 +24,11 @@ import peers
 from architecture_models import NETWORKS, NOISY
 from single_models import MEASURED, ROOT, add_options, compare, measured, one_line, summary, write_report
 
+EXPORTERS = ["dynamo", "torchscript"]
 CASES = ROOT / ".cache/architectures"
 TOLERANCE = 2e-3
-HEADER = f"""| network | MB | {MEASURED}|
-|---|---|---|---|---|---|---|---|"""
+HEADER = f"""| network | exporter | MB | {MEASURED}|
+|---|---|---|---|---|---|---|---|---|"""
 
 
 class Positional(torch.nn.Module):
@@ -69,6 +71,24 @@ def export(network, exporter, path):
     return {name: tensor.numpy() for name, tensor in inputs.items()}, open_axes
 
 
+def exported(name, network, exporters):
+    """What exported it, the model's path, its inputs and its open axes; what was exported before is taken."""
+    folders = {exporter: CASES / exporter / (name + "_model") for exporter in exporters}
+    there = [exporter for exporter, folder in folders.items() if (folder / "axes.json").exists()]
+    for exporter in there or exporters:
+        folder = folders[exporter]
+        try:
+            if not there:
+                inputs, open_axes = export(network, exporter, folder / "model.onnx")
+                np.savez(folder / "inputs.npz", **inputs)
+                (folder / "axes.json").write_text(json.dumps(open_axes))
+            inputs = dict(np.load(folder / "inputs.npz"))
+            return exporter, folder / "model.onnx", inputs, json.loads((folder / "axes.json").read_text())
+        except Exception as error:  # of PyTorch's exporters
+            last = error
+    raise last
+
+
 def at_other_sizes(inputs, open_axes):
     """Batches twice as large; sequences seven elements shorter, and pictures 32."""
     changed = dict(inputs)
@@ -86,7 +106,7 @@ def at_other_sizes(inputs, open_axes):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", help="a regular expression")
-    parser.add_argument("--exporter", default="dynamo", choices=["dynamo", "torchscript"])
+    parser.add_argument("--exporter", choices=EXPORTERS)
     parser.add_argument("--other-sizes", action="store_true")
     add_options(parser, "architectures", rounds=3)
     args = parser.parse_args()
@@ -103,22 +123,16 @@ def main():
             row["verdict"] = "not counted: " + NOISY[name]
             print(line(row), flush=True)
             continue
-        folder = CASES / args.exporter / name
-        path = folder.with_name(name + "_model") / "model.onnx"
+        exporters = ["torchscript"] if args.other_sizes else [args.exporter] if args.exporter else EXPORTERS
         try:
-            axes = path.with_name("axes.json")
-            if axes.exists():
-                inputs, open_axes = dict(np.load(path.with_name("inputs.npz"))), json.loads(axes.read_text())
-            else:
-                inputs, open_axes = export(network, args.exporter, path)
-                np.savez(path.with_name("inputs.npz"), **inputs)
-                axes.write_text(json.dumps(open_axes))
-            if args.other_sizes:
-                inputs = at_other_sizes(inputs, open_axes)
-        except Exception as error:  # of PyTorch's exporters: the network does not count
+            row["exporter"], path, inputs, open_axes = exported(name, network, exporters)
+        except Exception as error:  # the network does not count
             row["verdict"] = "not counted, exporter: " + one_line(error)
             print(line(row), flush=True)
             continue
+        if args.other_sizes:
+            inputs = at_other_sizes(inputs, open_axes)
+        folder = CASES / row["exporter"] / name
         row["megabytes"] = sum(file.stat().st_size for file in path.parent.glob("model.onnx*")) / 1e6
         compare(row, args, folder, path, lambda: inputs, lambda output: TOLERANCE)
         print(line(row), flush=True)
@@ -130,7 +144,7 @@ def main():
 
 def line(row):
     megabytes = f"{row['megabytes']:.1f}" if "megabytes" in row else ""
-    return f"| {row['network']} | {megabytes} | {measured(row)} |"
+    return f"| {row['network']} | {row.get('exporter', '')} | {megabytes} | {measured(row)} |"
 
 
 if __name__ == "__main__":
