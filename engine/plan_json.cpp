@@ -206,6 +206,7 @@ class StepsDocument {
       if (k >= plan_.regions.size() && !is_told(call.regions[r])) continue;
       const Unit& unit = *unit_.nested(kernel)[r];
       base::SymbolValues sizes = nested_sizes(call.regions[r], plan_.sizes);
+      if (k >= plan_.regions.size() && !may_bind(unit, sizes)) continue;
       BoundSteps bound;
       if (k >= plan_.regions.size()) unit.bind(sizes, plan_.threads, bound);
       const BoundSteps& plan =
@@ -220,6 +221,15 @@ class StepsDocument {
       result.push_back(std::move(document));
     }
     return result;
+  }
+
+  /// Whether `sizes` has all that the unit's first phase needs: a nested graph speaks of late sizes around it.
+  static bool may_bind(const Unit& unit, const base::SymbolValues& sizes) {
+    std::vector<base::Symbol> needed;
+    for (const PlanBuffer& buffer : unit.schedule().record.buffers)
+      if (unit.phases().known_in(buffer.bytes) == 0) buffer.bytes.collect_symbols(needed);
+    return std::ranges::all_of(needed,
+                               [&](const base::Symbol& symbol) { return sizes.contains(symbol); });
   }
 
   bool is_told(const jit::NestedCall::Region& region) const {

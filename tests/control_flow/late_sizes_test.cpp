@@ -1,14 +1,17 @@
 // Sizes that only the run tells: of a branch that was taken, or of an op's results.
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <gmock/gmock.h>
 #include <thread>
 
 #include "tests/control_flow/late_programs.h"
+#include "tests/support/json.h"
 
 namespace heddle::testing {
 namespace {
 
+using test::Json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -218,6 +221,20 @@ TEST(LateSizes, ThatComeOutNegativeDoNoHarmInABranchThatIsNotTaken) {
   Engine engine(f);
   EXPECT_THROW(engine.run({flag(true), one}), ShapeError);
   EXPECT_THAT(engine.run({flag(false), one})[0].to_doubles(), ElementsAre(1));
+}
+
+// A plan tells of branches as far as it knows their sizes.
+TEST(LateSizes, OfBranchesAreNotInThePlan) {
+  Engine engine([](const Tensor& p, const Tensor& x) {
+    const Tensor kept = positive()(x)[0];
+    return cond(
+        p, [&] { return sum(softmax(cumsum(kept, 0), 0) * kept); },
+        [&] { return sum(cumsum(sin(kept), 0)); });
+  });
+  const std::vector<Tensor> inputs{flag(true), numbers({1, -2, 3})};
+  const Json plan = Json::parse(engine.plan_json(inputs));
+  EXPECT_FALSE(plan.at("steps").empty());
+  EXPECT_NEAR(engine.run(inputs)[0].item(), 1 / (1 + std::exp(3)) + 3 / (1 + std::exp(-3)), 1e-5);
 }
 
 // S0-2: a size is a result, also one that the body found.
