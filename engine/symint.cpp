@@ -110,8 +110,6 @@ std::optional<bool> detail::equal_before_run(const SymInt& a, const SymInt& b) {
   return before_run(Predicate::Op::Eq, a, b);
 }
 
-bool detail::is_late(const SymInt& size) { return ir::is_unbacked(engine::to_expr(size)); }
-
 namespace {
 template <typename F>
 SymInt binary(const SymInt& a, const SymInt& b, F&& combine) {

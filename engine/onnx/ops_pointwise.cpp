@@ -128,7 +128,10 @@ std::optional<Value> compared_reals(const Node& node) {
 
 /// A result, known, or to follow from sizes, where its operands are.
 Value with_reals(std::string_view op, std::span<const Value> values, const Tensor& result) {
-  if (!is_floating(result.dtype())) return result;
+  const auto may_be_known = [](const Value& value) {
+    return value.has_reals() || value.concrete();
+  };
+  if (!is_floating(result.dtype()) || !std::ranges::all_of(values, may_be_known)) return result;
   std::vector<Reals> operands;
   for (const Value& value : values) {
     const auto reals = value.reals();

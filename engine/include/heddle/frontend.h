@@ -23,9 +23,6 @@ HEDDLE_API std::optional<bool> less_before_run(const SymInt& a, const SymInt& b)
 /// The same of a = b.
 HEDDLE_API std::optional<bool> equal_before_run(const SymInt& a, const SymInt& b);
 
-/// Whether a size follows from one that only the run tells.
-HEDDLE_API bool is_late(const SymInt& size);
-
 // Sizes that a model computes in floating point: a real is a SymInt as well, whose value are the bits of a double and mean nothing
 // as an integer. It stays symbolic like any other.
 
