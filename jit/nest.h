@@ -81,14 +81,6 @@ struct BitsStmt {
   ScalarId operand;
 };
 
-/// result = values[operand], where the operand is a byte, taken as 0 to 255. Only on the CPU.
-struct TableStmt {
-  ScalarId result;
-  DType dtype;  ///< u8 or i8
-  ScalarId operand;
-  std::string values;  ///< 256 bytes
-};
-
 /// result = index, as i64
 struct IndexStmt {
   ScalarId result;
@@ -294,8 +286,8 @@ struct ContractStmt {
 };
 
 struct Stmt {
-  std::variant<ConstStmt, ApplyStmt, ConvertStmt, BitsStmt, TableStmt, IndexStmt, BindStmt,
-               LoadStmt, StoreStmt, ForStmt, IfStmt, ContractStmt>
+  std::variant<ConstStmt, ApplyStmt, ConvertStmt, BitsStmt, IndexStmt, BindStmt, LoadStmt,
+               StoreStmt, ForStmt, IfStmt, ContractStmt>
       node;
 };
 

@@ -78,11 +78,6 @@ class Checker {
             [&] { return "N7 bits of " + std::string(name_of(operand)); });
     define(s.result, s.dtype);
   }
-  void operator()(const TableStmt& s) {
-    require(is_byte(use(s.operand)) && is_byte(s.dtype) && s.values.size() == 256,
-            "N7 table of bytes");
-    define(s.result, s.dtype);
-  }
   void operator()(const BindStmt& s) {
     const DType dtype = use(s.operand);
     require(dtype == DType::I64 || dtype == DType::I32, "N7 bind takes an i64 or i32");

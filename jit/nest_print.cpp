@@ -54,15 +54,6 @@ class Printer {
   void operator()(const BitsStmt& s) {
     define(s.result, "bits(" + scalar(s.operand) + "): " + dtype(s.dtype));
   }
-  void operator()(const TableStmt& s) {
-    std::string values;
-    for (const char value : s.values) {
-      constexpr char kDigits[] = "0123456789abcdef";
-      const auto byte = static_cast<unsigned char>(value);
-      values += {kDigits[byte / 16], kDigits[byte % 16]};
-    }
-    define(s.result, "table(" + scalar(s.operand) + ") of " + values + ": " + dtype(s.dtype));
-  }
   void operator()(const IndexStmt& s) { define(s.result, "index(" + s.index.to_string() + ")"); }
   void operator()(const BindStmt& s) {
     line(s.symbol.to_string() + " = bind " + scalar(s.operand) + " in [" + s.low.to_string() +

@@ -1,13 +1,14 @@
 """Networks of timm, torchvision, transformers and diffusers, with random weights, exported by PyTorch and run through
 Heddle and ONNX Runtime on one thread: same outputs, and which is faster.
 
-usage: PYTHON bench/peers/architectures.py [--only REGEX] [--exporter dynamo|torchscript] [--other-sizes] [--heddle PATH]
-                                           [--rounds N] [--no-times] [--write] [--list]
+usage: PYTHON bench/peers/architectures.py [--only REGEX] [--exporter dynamo|torchscript] [--other-sizes] [--variant NAME]
+                                           [--heddle PATH] [--rounds N] [--no-times] [--write] [--list]
 
 PYTHON has torch, torchvision, timm, transformers, diffusers, onnxscript and onnxruntime from PyPI (6 GB; nothing is fetched while
 it runs). The exporter `dynamo` keeps the sizes of the inputs, `torchscript` leaves the axes open that a network names; where none is
 asked for, dynamo exports, and torchscript what it cannot. --other-sizes runs models of torchscript at sizes they were not exported
-with; where ONNX Runtime does not, a network does not count. Models, inputs and ONNX Runtime's outputs are left in
+with; where ONNX Runtime does not, a network does not count. --variant takes networks through one of ONNX Runtime's tools
+first; outputs then may differ by as much as its own do from those of the network as it was exported, or 0.02. Models, inputs and ONNX Runtime's outputs are left in
 .cache/architectures/EXPORTER/NETWORK, a case for `heddle verify`.
 """
 import argparse
@@ -22,6 +23,8 @@ import torch
 
 import peers
 from architecture_models import NETWORKS, NOISY
+from model_variants import VARIANTS, tolerance
+from op_models import saturation_note
 from single_models import MEASURED, ROOT, add_options, compare, measured, one_line, summary, write_report
 
 EXPORTERS = ["dynamo", "torchscript"]
@@ -53,10 +56,22 @@ def leaves(value):
         yield value
 
 
+def vary(model):
+    """Gives numbers of channels that start alike, such as norms', values of their own: branches that start as 0 would add nothing."""
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if tensor.dim() == 1 and tensor.numel() > 1 and tensor.is_floating_point() and tensor.min() == tensor.max():
+            if tensor[0] == 0 and not name.endswith("weight"):
+                tensor.normal_(0, 0.1)
+            else:
+                tensor.uniform_(0.5, 1.5)
+
+
 def export(network, exporter, path):
     torch.manual_seed(1)
     model, inputs, open_axes = network()
     model.eval()
+    with torch.no_grad():
+        vary(model)
     names = list(inputs)
     wrapped = Positional(model, names)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,11 +118,21 @@ def at_other_sizes(inputs, open_axes):
     return changed
 
 
+def in_form(variant, path, inputs):
+    """The path of a model as one of ONNX Runtime's tools makes it, and what its outputs may be off by."""
+    changed = path.parent.with_name(path.parent.name.removesuffix("_model") + f"_{variant}_model") / "model.onnx"
+    changed.parent.mkdir(exist_ok=True)
+    with contextlib.redirect_stdout(io.StringIO()):
+        VARIANTS[variant](str(path), str(changed), inputs)
+    return changed, tolerance(path, changed, inputs)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", help="a regular expression")
     parser.add_argument("--exporter", choices=EXPORTERS)
     parser.add_argument("--other-sizes", action="store_true")
+    parser.add_argument("--variant", choices=VARIANTS)
     add_options(parser, "architectures", rounds=3)
     args = parser.parse_args()
     chosen = {name: network for name, network in NETWORKS.items() if re.search(args.only, name)}
@@ -132,14 +157,25 @@ def main():
             continue
         if args.other_sizes:
             inputs = at_other_sizes(inputs, open_axes)
-        folder = CASES / row["exporter"] / name
+        folder, allowed = CASES / row["exporter"] / name, TOLERANCE
+        if args.variant:
+            folder = folder.with_name(f"{name}_{args.variant}")
+            try:
+                path, allowed = in_form(args.variant, path, inputs)
+            except Exception as error:  # of the tools or ONNX Runtime: the network does not count
+                row["verdict"] = "not counted, tool: " + one_line(error)
+                print(line(row), flush=True)
+                continue
         row["megabytes"] = sum(file.stat().st_size for file in path.parent.glob("model.onnx*")) / 1e6
-        compare(row, args, folder, path, lambda: inputs, lambda output: TOLERANCE)
+        compare(row, args, folder, path, lambda: inputs, lambda output: allowed)
         print(line(row), flush=True)
     print(summary(rows, "networks"))
     if args.write:
-        text = "\n\n".join([summary(rows, "networks"), "\n".join([HEADER, *map(line, rows)])])
-        write_report(args, "architectures", f"Networks exported by PyTorch, {args.date}", load, text)
+        notes = saturation_note() if args.variant else []
+        text = "\n\n".join([summary(rows, "networks"), *notes, "\n".join([HEADER, *map(line, rows)])])
+        form = f" in the form {args.variant}" if args.variant else ""
+        write_report(args, "architectures" + (f"_{args.variant}" if args.variant else ""),
+                     f"Networks exported by PyTorch{form}, {args.date}", load, text)
 
 
 def line(row):

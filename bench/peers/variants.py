@@ -4,7 +4,7 @@ thread: same outputs, and which is faster.
 usage: .cache/peers_venv/bin/python bench/peers/variants.py [--only REGEX] [--heddle PATH] [--rounds N] [--no-times]
                                                             [--write] [--list]
 
-bench/peers/run makes that Python environment; sympy and onnxconverter-common are needed besides. Static quantisation is
+bench/peers/run makes that Python environment; sympy is needed besides. Static quantisation is
 calibrated with the one input that is run. A byte may be rounded to either of two numbers, and the models are sensitive to it:
 outputs may differ by as much as ONNX Runtime's differ from those of the original model, or 0.02.
 """
@@ -12,51 +12,18 @@ import argparse
 import re
 
 import onnx
-from onnxconverter_common import float16
-from onnxruntime import quantization
 
 import graphs
 import peers
 import real_models
-from op_models import peer_saturates, saturation_note
-from single_models import (MEASURED, ROOT, OnnxRuntime, add_options, compare, distance, measured, summary,
-                           write_report)
+from model_variants import VARIANTS, tolerance
+from op_models import saturation_note
+from single_models import MEASURED, ROOT, add_options, compare, measured, summary, write_report
 
 STORE = ROOT / ".cache/variants"
 MODELS = ["ocr_det", "ocr_rec", "minilm", "magika", "silero"]
 HEADER = f"""| model | {MEASURED}|
 |---|---|---|---|---|---|---|"""
-LEAST_TOLERANCE = 0.02
-
-
-class OneInput(quantization.CalibrationDataReader):
-    def __init__(self, inputs):
-        self.left = [inputs]
-
-    def get_next(self):
-        return self.left.pop() if self.left else None
-
-
-def dynamic(weights):
-    return lambda source, target, inputs: quantization.quantize_dynamic(source, target, weight_type=weights,
-                                                                          reduce_range=peer_saturates())
-
-
-def static(form):
-    def make(source, target, inputs):
-        quantization.quantize_static(source, target, OneInput(inputs), quant_format=form,
-                                     activation_type=quantization.QuantType.QUInt8, reduce_range=peer_saturates(),
-                                     weight_type=quantization.QuantType.QInt8)
-    return make
-
-
-def in_f16(source, target, inputs):
-    onnx.save(float16.convert_float_to_float16(onnx.load(source), keep_io_types=True), target)
-
-
-VARIANTS = {"dynamic_u8": dynamic(quantization.QuantType.QUInt8), "dynamic_i8": dynamic(quantization.QuantType.QInt8),
-            "qdq": static(quantization.QuantFormat.QDQ), "operators": static(quantization.QuantFormat.QOperator),
-            "f16": in_f16}
 
 
 def with_initialisers(model):
@@ -81,11 +48,6 @@ def original(name):
     path = STORE / f"{name}.onnx"
     onnx.save(with_initialisers(onnx.load(folder / "model.onnx")), str(path))
     return path, graphs.read_case(folder / "case")
-
-
-def tolerance(source, path, inputs):
-    found = [OnnxRuntime(file, inputs).outputs.values() for file in (path, source)]
-    return max([LEAST_TOLERANCE] + [distance(a, b) for a, b in zip(*found)])
 
 
 def run(case, model, variant, args):

@@ -57,7 +57,6 @@ class ReaderFinder {
     use(s.mask, true);
   }
   void note(const BitsStmt& s) { use(s.operand, true); }
-  void note(const TableStmt& s) { use(s.operand, true); }
   void note(const LoadStmt& s) { use(s.mask, true); }
   void note(const StoreStmt& s) {
     use(s.operand, !is_floating(nest_.buffers[s.buffer].dtype));

@@ -134,8 +134,6 @@ void StatementEmitter::operator()(const ConvertStmt& s) {
 
 void StatementEmitter::operator()(const BitsStmt&) { HD_CHECK(false, "bits are for the CPU"); }
 
-void StatementEmitter::operator()(const TableStmt&) { HD_CHECK(false, "tables are for the CPU"); }
-
 void StatementEmitter::operator()(const IndexStmt& s) {
   define(s.result, DType::I64, index(s.index));
 }

@@ -52,7 +52,6 @@ class StatementEmitter : private TextWriter {
   void operator()(const ApplyStmt& s);
   void operator()(const ConvertStmt& s);
   void operator()(const BitsStmt& s);
-  void operator()(const TableStmt& s);
   void operator()(const IndexStmt& s);
   void operator()(const BindStmt& s);
   void operator()(const LoadStmt& s);

@@ -64,7 +64,6 @@ class Hoister {
   bool is_movable(const ApplyStmt&) const { return true; }
   bool is_movable(const ConvertStmt&) const { return true; }
   bool is_movable(const BitsStmt&) const { return true; }
-  bool is_movable(const TableStmt&) const { return true; }
   bool is_movable(const IndexStmt& s) const { return is_fixed(s.index); }
   bool is_movable(const LoadStmt& s) const {
     return certain_ && is_fixed(s.index) && !nest_.buffers[s.buffer].written;

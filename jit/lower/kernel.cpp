@@ -65,7 +65,6 @@ FinishedNest finish_nest(NestBuilder& builder, const std::vector<SymExpr>& sizes
   Nest& nest = builder.nest();
   drop_unused(nest.body);
   const bool cpu = options.target == LowerOptions::Target::Cpu;
-  if (cpu) tabulate_bytes(nest, options);
   if (cpu) loops_run = split_lanes(builder) && loops_run;
   hoist_invariants(nest, loops_run);
   if (cpu) tabulate_columns(nest);

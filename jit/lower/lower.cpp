@@ -4,6 +4,7 @@
 #include "ir/passes/resolve_sizes.h"
 #include "jit/lower/bf16_convs.h"
 #include "jit/lower/bits_products.h"
+#include "jit/lower/byte_functions.h"
 #include "jit/lower/byte_products.h"
 #include "jit/lower/conv_channels.h"
 #include "jit/lower/conv_products.h"
@@ -18,6 +19,7 @@
 #include "jit/lower/quantised_products.h"
 #include "jit/lower/record.h"
 #include "jit/lower/region.h"
+#include "jit/lower/requantise.h"
 #include "jit/lower/scales_in_memory.h"
 #include "jit/lower/split_attention.h"
 #include "jit/lower/split_columns.h"
@@ -72,7 +74,7 @@ Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
 /// Sizes put in where they are known, only ops that have code, attention of few queries in parts of the keys, products by one column as sums, with reductions of whole tensors in blocks, on CUDA those
 /// and scans of long rows and columns too, scatters by the order of their destinations and sorts in runs, resizes a dimension at a time,
 /// quantised products and convolutions of one element as products, constant weights packed, bytes multiplied as such and those that stand
-/// for numbers read by the product itself.
+/// for numbers read by the product itself, and functions of one byte as tables.
 ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph known = decompose_all(ir::order_sizes(ir::resolve_sizes(graph)), options);
   const ir::Graph simple = split_attention(split_resizes(known, options), options);
@@ -91,7 +93,8 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph products = conv_channels(convs_as_products(taps, options), options);
   const ir::Graph packed =
       pack_weights(float8_products(bits_products(products, options), options), options);
-  return scales_in_memory(dequantised_products(byte_products(packed, options), options), options);
+  const ir::Graph bytes = dequantised_products(byte_products(packed, options), options);
+  return scales_in_memory(byte_functions(requantise(bytes, options), options), options);
 }
 
 /// What builds the kernel of a group; null: it has none of its own.

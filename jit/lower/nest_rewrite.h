@@ -35,14 +35,6 @@ void hoist_invariants(Nest& nest, bool loops_run);
 ///   for row (serial): for i (vector): %8 = load table[i]; %9 = load x[t0]
 void tabulate_columns(Nest& nest);
 
-/// Makes a byte that takes many operations on one other byte and constants, as an activation of quantised numbers is, an entry of
-/// a table of 256.
-///
-///   %9 = convert(%8): u8                  made of %1: u8 and constants by what follows %1
-///     ==>
-///   %9 = table(%1)
-void tabulate_bytes(Nest& nest, const LowerOptions& options);
-
 /// Removes statements of a nest, or of what becomes one, whose results nobody uses.
 void drop_unused(Block& body);
 
@@ -64,7 +56,6 @@ inline void visit_exprs(ConstStmt&, auto&&) {}
 inline void visit_exprs(ApplyStmt&, auto&&) {}
 inline void visit_exprs(ConvertStmt&, auto&&) {}
 inline void visit_exprs(BitsStmt&, auto&&) {}
-inline void visit_exprs(TableStmt&, auto&&) {}
 inline void visit_exprs(IndexStmt& s, auto&& visit) { visit(s.index); }
 inline void visit_exprs(LoadStmt& s, auto&& visit) { visit(s.index); }
 inline void visit_exprs(StoreStmt& s, auto&& visit) { visit(s.index); }

@@ -13,7 +13,6 @@ inline void visit_uses(ApplyStmt& s, auto&& visit) {
 }
 inline void visit_uses(ConvertStmt& s, auto&& visit) { visit(s.operand); }
 inline void visit_uses(BitsStmt& s, auto&& visit) { visit(s.operand); }
-inline void visit_uses(TableStmt& s, auto&& visit) { visit(s.operand); }
 inline void visit_uses(BindStmt& s, auto&& visit) {
   visit(s.operand);
   if (s.mask != kNoScalar) visit(s.mask);
@@ -43,7 +42,6 @@ inline void visit_definitions(ConstStmt& s, auto&& visit) { visit(s.result); }
 inline void visit_definitions(ApplyStmt& s, auto&& visit) { visit(s.result); }
 inline void visit_definitions(ConvertStmt& s, auto&& visit) { visit(s.result); }
 inline void visit_definitions(BitsStmt& s, auto&& visit) { visit(s.result); }
-inline void visit_definitions(TableStmt& s, auto&& visit) { visit(s.result); }
 inline void visit_definitions(IndexStmt& s, auto&& visit) { visit(s.result); }
 inline void visit_definitions(LoadStmt& s, auto&& visit) { visit(s.result); }
 /// Of a loop: what exists after it.

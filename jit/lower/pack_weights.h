@@ -14,7 +14,7 @@ inline constexpr std::int64_t kPanelColumns = 64;
 inline constexpr std::int64_t kLeastPackedCount = 4097;
 /// The same of bytes on the CPU, which multiply four at a time only in panels: a 64 x 64 product of f32 takes 3 times as long. And of pairs of
 /// bf16 where AMX multiplies them.
-inline constexpr std::int64_t kLeastPackedBytes = 1024;
+inline constexpr std::int64_t kLeastPackedBytes = 256;
 
 /// Panels of `width` columns of a matrix, or of each of several: [..., k, n] as [..., p, k, width], zeros behind the last column.
 ir::Value emit_panels(ir::GraphBuilder& builder, ir::Value matrix, std::int64_t width);

@@ -13,6 +13,8 @@ namespace {
 
 using ir::ScalarOp;
 
+/// Whether numbers or expressions of sizes: the order of these has to be proved, of each pair.
+constexpr std::size_t kMaxNumbers = 64;
 constexpr std::size_t kMaxBounds = 16;
 /// Pieces of fewer neighbouring elements are cheaper to read under masks.
 constexpr std::int64_t kMinPiece = 16;
@@ -118,7 +120,9 @@ std::optional<Cut> find_cut(const Block& body, const std::vector<AxisRun>& axes,
   for (std::size_t k = axes.size(); k-- > 0;) {
     std::vector<SymExpr> bounds = comparisons.bounds_of(axes[k].axis);
     const SymExpr& extent = axes[k].extent;
-    const bool usable = !bounds.empty() && bounds.size() <= kMaxBounds &&
+    const auto is_number = [](const SymExpr& bound) { return bound.is_constant(); };
+    const bool numbers = extent.is_constant() && std::ranges::all_of(bounds, is_number);
+    const bool usable = !bounds.empty() && bounds.size() <= (numbers ? kMaxNumbers : kMaxBounds) &&
                         arrange(bounds, extent, facts) && !bounds.empty() &&
                         pays(bounds, extent, inner);
     inner *= extent;

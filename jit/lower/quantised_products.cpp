@@ -199,7 +199,10 @@ class QuantisedConverter {
     for (std::size_t d = 1; d < sizes.size(); ++d)
       if (!sizes[d].is_constant() || !is_even(right, w, d)) return false;
     const SymExpr taps = base::product(std::span(sizes).subspan(2));
-    return sizes[1].constant() >= kLeastChannels && taps.constant() <= kMaxTaps &&
+    const bool is_cpu = options_.target == LowerOptions::Target::Cpu;
+    const bool is_first = is_cpu && sizes[1].constant() < kLeastChannels &&
+                          sizes[1].constant() * taps.constant() >= kLeastChannels;
+    return (is_first || (sizes[1].constant() >= kLeastChannels && taps.constant() <= kMaxTaps)) &&
            is_deep_enough(sizes[1] * taps, sizes[0]);
   }
 

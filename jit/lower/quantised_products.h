@@ -26,8 +26,8 @@ namespace heddle::jit {
 ///
 /// Needs:  decomposed ops, known sizes put in; pack_weights and byte_products after it.
 /// Leaves: products of few weights, of scales and zero points that differ along the depth, and of depths whose sums may
-///         exceed i32; convolutions in groups, of few channels or of large kernels, and on CUDA by weights with zero points or to
-///         few channels; nodes that must not be fused.
+///         exceed i32; convolutions in groups, of windows of fewer than 16 bytes, of many channels and large kernels, and on CUDA of
+///         few channels, by weights with zero points or to few channels; nodes that must not be fused.
 ir::Graph quantised_products(const ir::Graph& graph, const LowerOptions& options);
 
 }  // namespace heddle::jit

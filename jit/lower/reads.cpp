@@ -8,6 +8,7 @@
 #include "ir/passes/form_regions.h"
 #include "jit/lower/affine.h"
 #include "jit/lower/nest_context.h"
+#include "jit/nests/row_conv.h"
 
 namespace heddle::jit {
 
@@ -116,7 +117,8 @@ ReadAnalysis::ReadAnalysis(const LiveGraph& graph)
       readers_(graph.nodes().size()),
       opaque_readers_(graph.nodes().size(), 0),
       costs_(graph.nodes().size()),
-      is_pinned_(graph.nodes().size(), false) {
+      is_pinned_(graph.nodes().size(), false),
+      stands_for_bytes_(graph.nodes().size(), false) {
   const auto nodes = graph.nodes();
   find_fixed();
   for (const Value& result : graph.results()) pin(result);
@@ -168,8 +170,25 @@ void ReadAnalysis::pin_operands(const Node* node) {
     if (!node->input(k)) continue;
     if (ir::overwrites(*node, k)) pin(node->input(k));
     if ((recipe.memory_operands >> k & 1) == 0) continue;
+    if (k == 0 && pin_bytes(*node)) continue;
     pin(affine_base(graph_, node->input(k)).value_or(node->input(k)));
   }
+}
+
+/// Keeps the bytes behind what a convolution multiplies, and not the numbers that they stand for, where it reads them so.
+bool ReadAnalysis::pin_bytes(const Node& node) {
+  if (graph_.options().target != LowerOptions::Target::Cpu || node.op_name() != "conv")
+    return false;
+  const std::optional<Value> bytes = bytes_behind_x(node);
+  if (!bytes || affine_base(graph_, *bytes).value_or(*bytes) != *bytes) return false;
+  for (Value x = node.input(0); x != *bytes; x = x.node->input(0)) {
+    if (!unit_of(*x.node, graph_.options()).fuse || ir::wants_fallback(*x.node)) return false;
+    if (!same_unit(*x.node, node, graph_.options())) return false;
+  }
+  for (Value x = node.input(0); x != *bytes; x = x.node->input(0))
+    stands_for_bytes_[graph_.position(x.node)] = true;
+  pin(*bytes);
+  return true;
 }
 
 /// Nodes that order edges name, and what views named by them look at, are computed by a kernel, so that there is
@@ -209,7 +228,8 @@ void ReadAnalysis::visit(const Node* node) {
   if (kind == NodeClass::Source) return;
   const bool inlineable = kind == NodeClass::View || kind == NodeClass::Element;
   owned_[k] = !inlineable || is_pinned_[k] ||
-              (kind == NodeClass::Element ? !should_inline(node) : brings_together(node));
+              (kind == NodeClass::Element ? !should_inline(node) && !keeps_bytes_instead(node)
+                                          : brings_together(node));
   if (owned_[k]) {
     open(node);
     return;
@@ -236,6 +256,7 @@ bool ReadAnalysis::should_inline(const Node* node) const {
   const bool own_index = std::all_of(readers.begin(), readers.end(), [&](const Reader& reader) {
     return reads_same(reads_[graph_.position(reader.node)], {node->value(), reader.index});
   });
+  if (stands_for_bytes_[k]) return true;
   if (readers.size() == 1 && opaque_readers_[k] == 0 && widens_what_is_kept(node)) return true;
   if (own_index && opaque_readers_[k] == 0) return false;
   if (narrows_a_nest(node)) return false;
@@ -295,6 +316,32 @@ bool ReadAnalysis::widens_what_is_kept(const Node* node) const {
     if (is_pinned_[graph_.position(wide.node)])
       return size_of(wide.meta().dtype) < size_of(made.dtype);
     node = wide.node;
+  }
+  return false;
+}
+
+/// Whether the bytes that it makes numbers of, by few operations with constants, are kept in its place: a quarter of the memory.
+bool ReadAnalysis::keeps_bytes_instead(const Node* node) {
+  const std::uint32_t k = graph_.position(node);
+  if (graph_.options().target != LowerOptions::Target::Cpu || is_fixed(node) ||
+      leaves_its_region(node) || !unit_of(*node, graph_.options()).fuse ||
+      ir::wants_fallback(*node) || opaque_readers_[k] != 0)
+    return false;
+  const ir::TensorMeta& made = node->output(0);
+  for (int steps = 0; steps < kCheapOperations; ++steps) {
+    Value wide;
+    for (const Value& input : node->inputs()) {
+      if (!input || input.meta().count().is_constant(1)) continue;
+      if (wide || !same_dims(input.meta().sizes, made.sizes)) return false;
+      wide = input;
+    }
+    const std::string_view name = node->op_name();
+    const bool is_cheap = name == "convert" || name == "sub" || name == "add" || name == "mul";
+    if (!wide || !is_cheap || graph_.class_of(wide.node) != NodeClass::Element) return false;
+    node = wide.node;
+    if (!is_byte(node->output(0).dtype)) continue;
+    is_pinned_[graph_.position(node)] = true;
+    return true;
   }
   return false;
 }

@@ -61,6 +61,7 @@ class ReadAnalysis {
   void find_fixed();
   void pin(Value value);
   void pin_operands(const Node* node);
+  bool pin_bytes(const Node& node);
   void pin_ordered();
   void pin_overwritten();
   void visit(const Node* node);
@@ -69,6 +70,7 @@ class ReadAnalysis {
   bool looks_up_across(const Node* view, const Reader& reader) const;
   bool leaves_its_region(const Node* node) const;
   bool widens_what_is_kept(const Node* node) const;
+  bool keeps_bytes_instead(const Node* node);
   bool narrows_a_nest(const Node* node) const;
   bool is_computed_once(const Node* node) const;
   bool turns_what_many_read(const Node* node) const;
@@ -89,6 +91,7 @@ class ReadAnalysis {
   std::vector<Cost> costs_;
   std::vector<Value> pinned_;
   std::vector<bool> is_pinned_;
+  std::vector<bool> stands_for_bytes_;  ///< numbers that a nest makes of bytes as it reads them
   std::uint32_t next_temp_ = 0;
 };
 

@@ -371,8 +371,7 @@ class MatmulNest {
     const bool whole =
         b_.simplify(mod(depth_, group_)).is_constant(0) && left_.strides.back().is_constant(1);
     const std::int64_t most = part_groups(groups, whole);
-    const bool is_one_part =
-        ctx_.options().amx && groups.is_constant() && groups.constant() <= most;
+    const bool is_one_part = groups.is_constant() && groups.constant() <= most;
     if (!is_one_part) clear(rows_ * kTileColumns);
     if (rest_) begin_rest(number);
     const SymExpr blocks = is_one_part ? SymExpr(1) : ceildiv(groups, most);

@@ -80,10 +80,14 @@ void PanelConvNest::begin_panels() {
   columns_ = min(kTileColumns, out_.back() - column_begin_);
 }
 
-void PanelConvNest::multiply(const Sums& sums, const SymExpr& rows, const TileOperand& a,
-                             const SymExpr& first, const SymExpr& count) {
+std::int64_t PanelConvNest::most_depth() const {
   const bool in_place = panels_.strides[3].is_constant(1);
-  const std::int64_t most = ctx_.options().amx && in_place ? kAmxDepth : kGroupDepth;
+  return ctx_.options().amx && in_place ? kAmxDepth : kGroupDepth;
+}
+
+void PanelConvNest::multiply(const Sums& sums, const SymExpr& rows, const TileOperand& a,
+                             const SymExpr& first, const SymExpr& count, bool accumulate) {
+  const std::int64_t most = most_depth();
   const Symbol part = b_.begin_for(ceildiv(count, most), ForStmt::Kind::Serial);
   const SymExpr begin = SymExpr(part) * most;
   const SymExpr depth = b_.simplify(min(most, count - begin));
@@ -101,7 +105,7 @@ void PanelConvNest::multiply(const Sums& sums, const SymExpr& rows, const TileOp
       .depth = depth,
       .a = {a.buffer, a.base + begin * a.column_stride, a.row_stride, a.column_stride},
       .b = std::move(right),
-      .accumulate = true,
+      .accumulate = accumulate,
       .group = group_};
   if (is_of_bytes())
     contract_bytes(b_, ctx_.options(), std::move(contraction), pairs_fit_);
@@ -141,10 +145,14 @@ class CopiedWindowsNest : PanelConvNest {
     zero_ = is_of_bytes() ? ctx_.operand(2, {}) : zero(b_, element_);
     gather();
     begin_panels();
-    const Symbol k = b_.begin_for(rows_ * kTileColumns, ForStmt::Kind::Vector);
-    b_.store(sums.buffer, k, no_sum());
-    b_.end_for();
-    multiply(sums, rows_, {windows_, 0, pitch_, group_}, 0, ctx_.operand_sizes(1)[1]);
+    const SymExpr groups = ctx_.operand_sizes(1)[1];
+    const bool is_one_part = groups.is_constant() && groups.constant() <= most_depth();
+    if (!is_one_part) {
+      const Symbol k = b_.begin_for(rows_ * kTileColumns, ForStmt::Kind::Vector);
+      b_.store(sums.buffer, k, no_sum());
+      b_.end_for();
+    }
+    multiply(sums, rows_, {windows_, 0, pitch_, group_}, 0, groups, !is_one_part);
     write(sums, rows_, [&](const SymExpr& row) { return place_of(row); });
     end_panels();
   }

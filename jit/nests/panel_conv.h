@@ -61,9 +61,12 @@ class PanelConvNest {
   /// A loop over the panels of the strip.
   void begin_panels();
   void end_panels() { b_.end_for(); }
+  /// Groups that are multiplied at a time.
+  std::int64_t most_depth() const;
   /// Of the panel: sums[rows, columns] += a . groups [first, first + count), as many at a time as stay in the first-level cache.
+  /// @param accumulate  if not, = in place of +=; of no more groups than that
   void multiply(const Sums& sums, const SymExpr& rows, const TileOperand& a, const SymExpr& first,
-                const SymExpr& count);
+                const SymExpr& count, bool accumulate = true);
   /// The result's elements of `sums`, those of a row at index_of(row) and the column.
   void write(const Sums& sums, const SymExpr& rows, const IndexOfRow& index_of);
 

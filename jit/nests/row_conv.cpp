@@ -234,7 +234,9 @@ class RowConv {
     at.insert(at.end(), outer.begin(), outer.end());
     at.push_back(along);
     at.push_back(channel);
-    return ctx_.operand(0, at, inside);
+    const Scalar x = ctx_.operand(0, at, inside);
+    if (inside == kNoScalar || ctx_.affine(0)) return x;
+    return select(b_, Scalar{inside, DType::Bool}, x, zero(b_, DType::F32));
   }
 
   /// The channel of x that lanes read as their `mixed`-th.
@@ -461,6 +463,26 @@ bool is_row_conv(const ir::Node& conv) {
   if (may_be_row_conv(conv, kWideBytes)) return true;
   const bool padded = conv.ints("pads_low").back() != 0 || conv.ints("pads_high").back() != 0;
   return weights.input(0).node->op_name() == "clone" && !(has_many_row_taps(conv) && padded);
+}
+
+std::optional<ir::Value> bytes_behind_x(const ir::Node& conv) {
+  const ir::Dims& weights = conv.input(1).meta().sizes;
+  if (!is_row_conv(conv) || conv.integer("groups") == 1 || !weights[1].is_constant(1) ||
+      !weights[0].is_constant(conv.integer("groups")))
+    return {};
+  // What DequantizeLinear is: mul(convert(sub(convert(bytes), zero)), scale).
+  constexpr int kMostOperations = 4;
+  ir::Value x = conv.input(0);
+  for (int k = 0; k < kMostOperations; ++k) {
+    const ir::Node& node = *x.node;
+    const std::string_view name = node.op_name();
+    if (name != "convert" && name != "sub" && name != "mul") return {};
+    if (name != "convert" && !node.input(1).meta().count().is_constant(1)) return {};
+    x = node.input(0);
+    if (x.meta().sizes != conv.input(0).meta().sizes) return {};
+    if (is_byte(x.meta().dtype)) return x;
+  }
+  return {};
 }
 
 void build_row_conv(NestContext& ctx) { RowConv(ctx).build(); }

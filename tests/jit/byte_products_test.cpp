@@ -163,10 +163,10 @@ TEST(ByteProducts, OfAnyShape) {
 
 /// Bytes are multiplied as such by small matrices too, by very small ones not.
 TEST(ByteProducts, OfFewWeights) {
-  Quantised q{.depth = 32, .columns = 32};
+  Quantised q{.depth = 16, .columns = 16};
   EXPECT_EQ(calls_of(jit::pack_weights(product(q), {})).back(), "packed_int8_matmul");
   expect_exact(q, 5);
-  q.columns = 31;
+  q.columns = 15;
   EXPECT_EQ(calls_of(jit::pack_weights(product(q), {})).back(), "matmul");
 }
 

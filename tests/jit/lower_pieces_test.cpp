@@ -40,6 +40,18 @@ TEST(LowerPieces, ConcatIsCutAtItsBounds) {
   }
 }
 
+/// As the layers of a network that reads all before it: an element is never looked for among all parts.
+TEST(LowerPieces, ConcatOfManyPartsOfKnownSizesIsCut) {
+  GraphBuilder b("main");
+  std::vector<Value> operands;
+  for (int k = 0; k < 40; ++k)
+    operands.push_back(b.input(tensor(f32, {"7", k % 3 == 0 ? "16" : "32"})));
+  b.output(b.emit("tanh", {b.call("concat", operands, {{"axis", std::int64_t{1}}})->value()}));
+  const ir::Graph graph = b.finish();
+  EXPECT_EQ(nests_of(lowered(graph)).find("select"), std::string::npos);
+  expect_program_right(graph, lowered(graph), random_arguments(graph, {}), as_code(), 1e-5);
+}
+
 /// Pieces that lie side by side are under way at a time, so that a thread's share of a concatenation is rows; pieces one behind the other
 /// keep their order. Where a piece has fewer iterations than another, or none has any, each still runs once.
 TEST(LowerPieces, PartsOfTheSameRowsTakeTurns) {

@@ -162,10 +162,6 @@ class Machine {
                                   : std::bit_cast<std::int32_t>(static_cast<float>(number));
     set(s.result, HostScalar::of_integer(s.dtype, bits));
   }
-  void operator()(const TableStmt& s) {
-    const auto at = static_cast<std::uint8_t>(get(s.operand).integer);
-    set(s.result, HostScalar::of_integer(s.dtype, static_cast<unsigned char>(s.values[at])));
-  }
   void operator()(const IndexStmt& s) {
     set(s.result, HostScalar::of_integer(DType::I64, value_of(s.index)));
   }

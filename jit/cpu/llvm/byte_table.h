@@ -1,23 +1,23 @@
-// Tables of 256 bytes in the registers of a vector machine.
+// Tables of 256 bytes in the registers of a vector machine: see has_byte_tables().
 #pragma once
 
-#include <string>
-
-#include "jit/cpu/llvm/codegen.h"
+#include <array>
 
 namespace llvm {
 class IRBuilderBase;
-class Module;
 class Value;
 }  // namespace llvm
 
 namespace heddle::jit::cpu {
 
-/// values[byte], of an i8 or of each lane of a vector of them. With AVX-512 VBMI from four registers, elsewhere lane by lane from
-/// memory.
-/// @param values  256 bytes
-llvm::Value* byte_of_table(llvm::IRBuilderBase& builder, llvm::Module& module,
-                           const CodegenTarget& target, const std::string& values,
-                           llvm::Value* byte);
+/// 64 bytes each.
+using ByteTable = std::array<llvm::Value*, 4>;
+
+/// The table at `address`, which may be any.
+ByteTable read_byte_table(llvm::IRBuilderBase& builder, llvm::Value* address);
+
+/// The bytes of the table that the lanes of `bytes`, a vector of i8, name.
+llvm::Value* byte_of_table(llvm::IRBuilderBase& builder, const ByteTable& table,
+                           llvm::Value* bytes);
 
 }  // namespace heddle::jit::cpu

@@ -74,9 +74,6 @@ class Analysis {
   void operator()(const BitsStmt& s) {
     if (use(s.operand)) define(s.result, s.dtype);
   }
-  void operator()(const TableStmt& s) {
-    if (use(s.operand)) define(s.result, s.dtype);
-  }
   void operator()(const IndexStmt& s) {
     if (!varies(s.index)) return;
     // Comparing one takes 32 bits a lane; all else the whole index.

@@ -74,7 +74,7 @@ void define_math(llvm::Module& module, llvm::IRBuilderBase& builder, const Codeg
   llvm::Function* code = declare_math(module, function);
   set_target_attributes(*code, target);
   builder.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "entry", code));
-  ScalarEmitter scalars(builder, module, target.vector_bytes, false);
+  ScalarEmitter scalars(builder, module, target.vector_bytes, false, false);
   llvm::Value* result = takes_two(function.op)
                             ? scalars.inline_math(function.op, code->getArg(0), code->getArg(1))
                             : scalars.inline_math(function.op, code->getArg(0));

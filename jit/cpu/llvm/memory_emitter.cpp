@@ -382,6 +382,7 @@ Value* NestEmitter::load_lanes(const LoadStmt& s, const Access& access) {
   }
   if (access.kind == Access::Kind::General) {
     if (Value* near = load_near(s)) return near;
+    if (Value* byte = load_of_table(s)) return byte;
   }
   Value* address = access_address(s.buffer, access);
   // Where no lane is wanted the element may lie anywhere; a load of no lanes from memory that is not there takes a microsecond.
@@ -391,6 +392,25 @@ Value* NestEmitter::load_lanes(const LoadStmt& s, const Access& access) {
     address = b_.CreateSelect(value(s.mask), address, zeros_);
   Value* stored = read_lanes(buffer, access, address, lane_mask(s.mask));
   return scalars_.from_storage(buffer.dtype, stored);
+}
+
+Value* NestEmitter::load_of_table(const LoadStmt& s) {
+  const NestBuffer& buffer = nest_.buffers[s.buffer];
+  if (!s.index.is_symbol() || s.mask != kNoScalar || !is_byte(buffer.dtype) || buffer.written ||
+      !has_byte_tables(target_))
+    return nullptr;
+  const auto byte = byte_symbols_.find(s.index.symbol());
+  if (byte == byte_symbols_.end() || lanes_of(byte->second) == 0) return nullptr;
+  const auto read = [&] { return read_byte_table(b_, buffers_[s.buffer]); };
+  if (levels_.empty()) return byte_of_table(b_, read(), byte->second);
+  Level& level = levels_.back();
+  auto table = level.tables.find(s.buffer);
+  if (table == level.tables.end()) {
+    const llvm::IRBuilderBase::InsertPointGuard guard(b_);
+    b_.SetInsertPoint(level.before);
+    table = level.tables.emplace(s.buffer, read()).first;
+  }
+  return byte_of_table(b_, table->second, byte->second);
 }
 
 void NestEmitter::fetch_lanes(NestBufferId buffer, Value* index) {

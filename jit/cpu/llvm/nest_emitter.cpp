@@ -10,7 +10,6 @@
 #include <llvm/TargetParser/Triple.h>
 
 #include "base/check.h"
-#include "jit/cpu/llvm/byte_table.h"
 
 namespace heddle::jit::cpu {
 namespace {
@@ -58,7 +57,8 @@ NestEmitter::NestEmitter(const Nest& nest, const CodegenTarget& target,
       scalars_(builder, module, target.vector_bytes,
                target.vector_bytes == 64 && has_feature(target, "avx512bf16") &&
                    has_feature(target, "avx512dq") &&
-                   llvm::Triple(module.getTargetTriple()).isX86()),
+                   llvm::Triple(module.getTargetTriple()).isX86(),
+               has_byte_tables(target)),
       base_lanes_(static_cast<unsigned>(target.vector_bytes / 4)),
       maxima_(row_maxima(nest)),
       strips_(row_strips(nest, target.vector_bytes)),
@@ -179,10 +179,21 @@ Value* NestEmitter::compare_lane_index(ScalarOp op, ScalarId index, ScalarId uni
 
 void NestEmitter::operator()(const ConvertStmt& s) {
   dtypes_[s.result] = s.dtype;
-  Value* byte = quantised(s);
-  if (byte == nullptr) byte = clamped(s);
-  define(s.result, byte != nullptr
-                       ? byte
+  if (s.dtype == DType::I32 && dtypes_.at(s.operand) == DType::U8)
+    from_bytes_[s.result] = value(s.operand);
+  byte_numbers_.erase(s.result);
+  widened_bytes_.erase(s.result);
+  if (s.dtype == DType::I32 && byte_numbers_.contains(s.operand))
+    widened_bytes_[s.result] = s.operand;
+  const QuantisedByte made = quantised(s);
+  if (made.byte != nullptr) {
+    byte_numbers_[s.result] = made.number;
+    return define(s.result, made.byte);
+  }
+  Value* known = clamped(s);
+  if (known == nullptr) known = number_of_byte(s);
+  define(s.result, known != nullptr
+                       ? known
                        : scalars_.convert(value(s.operand), dtypes_.at(s.operand), s.dtype));
 }
 
@@ -191,11 +202,6 @@ void NestEmitter::operator()(const BitsStmt& s) {
   Value* number = value(s.operand);
   llvm::Type* bits = b_.getIntNTy(number->getType()->getScalarSizeInBits());
   define(s.result, b_.CreateBitCast(number, number->getType()->getWithNewType(bits)));
-}
-
-void NestEmitter::operator()(const TableStmt& s) {
-  dtypes_[s.result] = s.dtype;
-  define(s.result, byte_of_table(b_, module_, target_, s.values, value(s.operand)));
 }
 
 void NestEmitter::operator()(const IndexStmt& s) {
@@ -210,6 +216,10 @@ void NestEmitter::operator()(const IndexStmt& s) {
 
 void NestEmitter::operator()(const BindStmt& s) {
   Value* v = value(s.operand);
+  constexpr std::int64_t kLastByte = 255;
+  if (const auto byte = from_bytes_.find(s.operand);
+      byte != from_bytes_.end() && s.low.is_constant(0) && s.high.is_constant(kLastByte))
+    byte_symbols_[s.symbol] = byte->second;
   Value* low = index_value(s.low);
   Value* high = index_value(s.high);
   const auto fits = [](const SymExpr& bound) {

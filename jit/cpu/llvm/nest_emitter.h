@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "jit/cpu/llvm/byte_table.h"
 #include "jit/cpu/llvm/codegen.h"
 #include "jit/cpu/llvm/row_fetch.h"
 #include "jit/cpu/llvm/row_maximum.h"
@@ -46,7 +47,6 @@ class NestEmitter {
   void operator()(const ApplyStmt& s);
   void operator()(const ConvertStmt& s);
   void operator()(const BitsStmt& s);
-  void operator()(const TableStmt& s);
   void operator()(const IndexStmt& s);
   void operator()(const BindStmt& s);
   void operator()(const LoadStmt& s);
@@ -83,8 +83,9 @@ class NestEmitter {
   void block(std::span<const Stmt> statements);
   llvm::Value* value(ScalarId id) const;
   void define(ScalarId id, llvm::Value* v) { values_[id] = v; }
-  llvm::Value* quantised(const ConvertStmt& s);
-  llvm::Value* quantised_if_fits(llvm::Value* x, llvm::Value* scale, llvm::Value* zero, DType to);
+  QuantisedByte quantised(const ConvertStmt& s);
+  QuantisedByte quantised_if_fits(llvm::Value* x, llvm::Value* scale, llvm::Value* zero, DType to);
+  llvm::Value* number_of_byte(const ConvertStmt& s);
   llvm::BasicBlock* block_before(llvm::Value* a, llvm::Value* b) const;
   llvm::Value* clamped(const ConvertStmt& s);
   /// The other operand of `op` where one is a number, which is put there.
@@ -172,6 +173,9 @@ class NestEmitter {
   llvm::Value* reach_of(const NearLoop& near, const ForStmt& s);
   bool emit_near(const ForStmt& s, const std::function<void(unsigned)>& otherwise, unsigned width);
   llvm::Value* load_near(const LoadStmt& s);
+
+  /// Of a table of 256 bytes the ones that the lanes of a byte name, where registers can hold it; null: elsewhere.
+  llvm::Value* load_of_table(const LoadStmt& s);
 
   // loop_emitter.cpp: loops and reductions.
   /// for (i = from; i < limit; i += step): `body` gets i and the carried values, gives the next ones.
@@ -354,10 +358,17 @@ class NestEmitter {
     unsigned depth = 0;
   };
   std::map<Symbol, Bound> symbols_;
+  std::unordered_map<ScalarId, llvm::Value*>
+      byte_numbers_;                                      ///< of a byte that was quantised, as f32
+  std::unordered_map<ScalarId, ScalarId> widened_bytes_;  ///< such bytes, of an i32
+  std::unordered_map<ScalarId, llvm::Value*>
+      from_bytes_;                               ///< the u8 that an i32 was converted from
+  std::map<Symbol, llvm::Value*> byte_symbols_;  ///< the same of symbols bound to such
   /// A loop around what is emitted now.
   struct Level {
     llvm::Instruction* before;                            ///< that goes into it
     std::vector<std::pair<SymExpr, llvm::Value*>> known;  ///< indices that were computed there
+    std::map<NestBufferId, ByteTable> tables;             ///< that were read there
   };
   std::vector<Level> levels_;
   unsigned depth_ = 0;  ///< loops around the place where indices are computed

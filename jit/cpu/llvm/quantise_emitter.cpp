@@ -4,7 +4,9 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
+#include <numeric>
 
 #include "jit/cpu/llvm/nest_emitter.h"
 
@@ -17,8 +19,44 @@ namespace {
 
 double least_of(DType byte) { return is_signed(byte) ? -128 : 0; }
 
+/// Next to it floats are integers apart, so that adding it rounds, and the low byte counts them.
+constexpr float kRounding = 0x1.8p23f;
+
 /// Of scales whose reciprocals, and bytes times which, are normal.
 constexpr float kMostScale = 0x1p60f;
+
+/// Of 32 bits in a register.
+constexpr unsigned kLanes = 16;
+
+/// Lanes [first, first + count).
+Value* part(llvm::IRBuilderBase& b, Value* value, unsigned first, unsigned count) {
+  std::vector<int> lanes(count);
+  std::iota(lanes.begin(), lanes.end(), static_cast<int>(first));
+  return b.CreateShuffleVector(value, lanes);
+}
+
+/// The low bytes of i32, of 32 lanes or a multiple by a power of two: two registers at a time by vpermi2b, where vpmovdb takes two
+/// operations for each.
+Value* low_bytes(llvm::IRBuilderBase& b, Value* wide) {
+  const unsigned lanes = lanes_of(wide);
+  if (lanes > 2 * kLanes) {
+    Value* low = low_bytes(b, part(b, wide, 0, lanes / 2));
+    Value* high = low_bytes(b, part(b, wide, lanes / 2, lanes / 2));
+    std::vector<int> all(lanes);
+    std::iota(all.begin(), all.end(), 0);
+    return b.CreateShuffleVector(low, high, all);
+  }
+  constexpr unsigned kEach = 4;
+  std::vector<std::uint8_t> places(kEach * kLanes);
+  for (unsigned k = 0; k < lanes; ++k) places[k] = static_cast<std::uint8_t>(kEach * k);
+  auto* bytes = llvm::FixedVectorType::get(b.getInt8Ty(), kEach * kLanes);
+  Value* first = b.CreateBitCast(part(b, wide, 0, kLanes), bytes);
+  Value* second = b.CreateBitCast(part(b, wide, kLanes, kLanes), bytes);
+  Value* at = llvm::ConstantDataVector::get(b.getContext(), places);
+  Value* both =
+      b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpermi2var_qi_512, {}, {first, at, second});
+  return part(b, both, 0, lanes);
+}
 
 /// The number that a value is known to be; NaN where it is not.
 double number_of(Value* value) {
@@ -33,11 +71,15 @@ ByteScale ScalarEmitter::byte_scale(Value* scale, Value* zero, DType to) {
   const auto bound = [&](double byte) {
     return b_.CreateFMul(b_.CreateFSub(real(byte), zero), scale);
   };
-  return {b_.CreateFNeg(scale), b_.CreateFDiv(real(1), scale), bound(least_of(to)),
-          bound(least_of(to) + 255), b_.CreateFPToSI(zero, b_.getInt32Ty())};
+  return {b_.CreateFNeg(scale),
+          b_.CreateFDiv(real(1), scale),
+          bound(least_of(to)),
+          bound(least_of(to) + 255),
+          b_.CreateFPToSI(zero, b_.getInt32Ty()),
+          b_.CreateFSub(real(kRounding), zero)};
 }
 
-Value* ScalarEmitter::quantise(Value* value, const ByteScale& scale, DType to) {
+QuantisedByte ScalarEmitter::quantise(Value* value, const ByteScale& scale, DType to) {
   const unsigned lanes = lanes_of(value);
   Value* least = splat(scale.least, lanes);
   Value* most = splat(scale.most, lanes);
@@ -47,17 +89,24 @@ Value* ScalarEmitter::quantise(Value* value, const ByteScale& scale, DType to) {
   const auto fma = [&](Value* x, Value* y, Value* z) {
     return b_.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, z});
   };
-  Value* inverse = splat(scale.inverse, lanes);
-  Value* ratio = b_.CreateFMul(bounded, inverse);
-  ratio = fma(fma(splat(scale.negative, lanes), ratio, bounded), inverse, ratio);
-  // Next to it floats are integers apart, so that the addition rounds, and the low byte counts them.
-  constexpr float kRounding = 0x1.8p23f;
+  Value* ratio = bounded;
+  if (number_of(scale.inverse) != 1) {
+    Value* inverse = splat(scale.inverse, lanes);
+    ratio = b_.CreateFMul(bounded, inverse);
+    ratio = fma(fma(splat(scale.negative, lanes), ratio, bounded), inverse, ratio);
+  }
   Value* rounded = b_.CreateFAdd(ratio, llvm::ConstantFP::get(value->getType(), kRounding));
   Value* bits = b_.CreateBitCast(rounded, value->getType()->getWithNewType(b_.getInt32Ty()));
   Value* zero = b_.CreateTrunc(scale.zero, b_.getInt8Ty());
-  Value* byte = b_.CreateAdd(b_.CreateTrunc(bits, compute_type(to, lanes)), splat(zero, lanes));
-  if (!is_signed(to)) return byte;
-  return b_.CreateSelect(b_.CreateFCmpUNO(value, value), integers_like(byte, 0), byte);
+  Value* low = permutes_bytes_ && lanes >= 2 * kLanes
+                   ? low_bytes(b_, bits)
+                   : b_.CreateTrunc(bits, compute_type(to, lanes));
+  Value* byte = b_.CreateAdd(low, splat(zero, lanes));
+  Value* number = b_.CreateFSub(rounded, splat(scale.origin, lanes));
+  if (!is_signed(to)) return {byte, number};
+  Value* is_nan = b_.CreateFCmpUNO(value, value);
+  return {b_.CreateSelect(is_nan, integers_like(byte, 0), byte),
+          b_.CreateSelect(is_nan, llvm::Constant::getNullValue(number->getType()), number)};
 }
 
 std::optional<ScalarId> NestEmitter::beside_number(ScalarId id, ScalarOp op, double& number) const {
@@ -90,10 +139,10 @@ std::optional<ScalarId> NestEmitter::beside_uniform(ScalarId id, ScalarOp op, Va
 /// What QuantizeLinear is: min(max(round(x / scale) + zero, least), largest) as a byte, with one scale and zero for all lanes and
 /// numbers for the bounds. Null where it is anything else. What it was made of is emitted already, and dropped if nothing else
 /// reads it.
-Value* NestEmitter::quantised(const ConvertStmt& s) {
+QuantisedByte NestEmitter::quantised(const ConvertStmt& s) {
   if (lanes_ == 0 || target_.vector_bytes < kBytesWithFma ||
       (s.dtype != DType::U8 && s.dtype != DType::I8))
-    return nullptr;
+    return {};
   double low = 0, high = 0;
   Value* zero = nullptr;
   Value* scale = nullptr;
@@ -101,17 +150,21 @@ Value* NestEmitter::quantised(const ConvertStmt& s) {
   if (at) at = beside_number(*at, ScalarOp::Max, low);
   if (at) at = beside_uniform(*at, ScalarOp::Add, zero);
   const auto round = at ? applied_.find(*at) : applied_.end();
-  if (round == applied_.end() || round->second->op != ScalarOp::Round) return nullptr;
+  if (round == applied_.end() || round->second->op != ScalarOp::Round) return {};
   at = beside_uniform(round->second->operands[0], ScalarOp::Div, scale);
+  if (!at) {  // what was divided before
+    at = round->second->operands[0];
+    scale = llvm::ConstantFP::get(b_.getFloatTy(), 1);
+  }
   const double least = least_of(s.dtype);
-  if (!at || low != least || high != least + 255 || lanes_of(value(*at)) == 0) return nullptr;
+  if (low != least || high != least + 255 || lanes_of(value(*at)) == 0) return {};
   if (!llvm::isa<llvm::Constant>(scale) || !llvm::isa<llvm::Constant>(zero))
     return quantised_if_fits(value(*at), scale, zero, s.dtype);
   const double origin = number_of(zero);
   const double step = number_of(scale);
   const bool fits = origin >= low && origin <= high && origin == std::floor(origin) &&
                     step >= 1 / kMostScale && step <= kMostScale;
-  if (!fits) return nullptr;
+  if (!fits) return {};
   // The least byte stands for 0 and less: a relu before it changes nothing.
   double bound = 0;
   const auto below = origin == least ? beside_number(*at, ScalarOp::Max, bound) : std::nullopt;
@@ -133,7 +186,7 @@ llvm::BasicBlock* NestEmitter::block_before(Value* a, Value* b) const {
 
 /// The same with a scale or a zero that is read: what they have to be is asked for all lanes at once, and else the parts are
 /// computed as they are written.
-Value* NestEmitter::quantised_if_fits(Value* x, Value* scale, Value* zero, DType to) {
+QuantisedByte NestEmitter::quantised_if_fits(Value* x, Value* scale, Value* zero, DType to) {
   const auto real = [&](double of) { return llvm::ConstantFP::get(b_.getFloatTy(), of); };
   const auto block = [&](const char* name) {
     return llvm::BasicBlock::Create(b_.getContext(), name, function_);
@@ -158,7 +211,7 @@ Value* NestEmitter::quantised_if_fits(Value* x, Value* scale, Value* zero, DType
   llvm::BasicBlock* after = block("quantise.end");
   b_.CreateCondBr(fits, inside, beyond);
   b_.SetInsertPoint(inside);
-  Value* fast = scalars_.quantise(x, by, to);
+  const QuantisedByte fast = scalars_.quantise(x, by, to);
   b_.CreateBr(after);
   b_.SetInsertPoint(beyond);
   const unsigned lanes = lanes_of(x);
@@ -168,13 +221,41 @@ Value* NestEmitter::quantised_if_fits(Value* x, Value* scale, Value* zero, DType
   slow = scalars_.maximum(DType::F32, slow, widened(real(low), lanes));
   slow = scalars_.minimum(DType::F32, slow, widened(real(low + 255), lanes));
   slow = scalars_.convert(slow, DType::F32, to);
+  Value* slow_number = scalars_.convert(slow, to, DType::F32);
   llvm::BasicBlock* beyond_end = b_.GetInsertBlock();
   b_.CreateBr(after);
   b_.SetInsertPoint(after);
-  llvm::PHINode* byte = b_.CreatePHI(fast->getType(), 2);
-  byte->addIncoming(fast, inside);
-  byte->addIncoming(slow, beyond_end);
-  return byte;
+  const auto either = [&](Value* of_fast, Value* of_slow) {
+    llvm::PHINode* phi = b_.CreatePHI(of_fast->getType(), 2);
+    phi->addIncoming(of_fast, inside);
+    phi->addIncoming(of_slow, beyond_end);
+    return phi;
+  };
+  Value* byte = either(fast.byte, slow);
+  return {byte, either(fast.number, slow_number)};
+}
+
+/// What DequantizeLinear makes of a byte that was just quantised, less its zero point if there is one: no byte is made for it. Null
+/// where `s` is anything else.
+Value* NestEmitter::number_of_byte(const ConvertStmt& s) {
+  if (s.dtype != DType::F32) return nullptr;
+  const auto number = [&](ScalarId id) -> Value* {
+    const auto wide = widened_bytes_.find(id);
+    const auto found = byte_numbers_.find(wide == widened_bytes_.end() ? id : wide->second);
+    return found == byte_numbers_.end() ? nullptr : found->second;
+  };
+  if (Value* found = number(s.operand)) return found;
+  const auto made = applied_.find(s.operand);
+  if (made == applied_.end() || made->second->op != ScalarOp::Sub ||
+      made->second->dtype != DType::I32)
+    return nullptr;
+  Value* found = number(made->second->operands[0]);
+  const auto* zero = llvm::dyn_cast<llvm::ConstantInt>(value(made->second->operands[1]));
+  constexpr std::int64_t kMostExact = std::int64_t{1} << 22;
+  if (found == nullptr || zero == nullptr || std::abs(zero->getSExtValue()) > kMostExact)
+    return nullptr;
+  const auto real = static_cast<double>(zero->getSExtValue());
+  return b_.CreateFSub(found, llvm::ConstantFP::get(found->getType(), real));
 }
 
 /// min(max(x, low), high) as a byte, with numbers that are bytes for bounds: they leave nothing to saturate, and NaN is looked for

@@ -89,11 +89,12 @@ bool is_simple_power(double exponent) {
 }
 
 ScalarEmitter::ScalarEmitter(llvm::IRBuilderBase& builder, llvm::Module& module,
-                             std::int64_t vector_bytes, bool narrows_to_bf16)
+                             std::int64_t vector_bytes, bool narrows_to_bf16, bool permutes_bytes)
     : b_(builder),
       module_(module),
       vector_bytes_(vector_bytes),
-      narrows_to_bf16_(narrows_to_bf16) {}
+      narrows_to_bf16_(narrows_to_bf16),
+      permutes_bytes_(permutes_bytes) {}
 
 llvm::Type* ScalarEmitter::compute_type(DType dtype, unsigned lanes) {
   llvm::Type* type = nullptr;

@@ -52,7 +52,14 @@ struct ByteScale {
   llvm::Value* inverse = nullptr;
   llvm::Value* least = nullptr;  ///< of the least byte, and of the largest
   llvm::Value* most = nullptr;
-  llvm::Value* zero = nullptr;  ///< an i32
+  llvm::Value* zero = nullptr;    ///< an i32
+  llvm::Value* origin = nullptr;  ///< what is taken from a rounded sum to have the byte's number
+};
+
+/// A byte, and the same number as f32: what goes on with numbers needs no bytes.
+struct QuantisedByte {
+  llvm::Value* byte = nullptr;
+  llvm::Value* number = nullptr;
 };
 
 /// Constants that a function has in registers, or whole in memory where there are too few of these, from its entry on. LLVM knows no
@@ -64,8 +71,9 @@ using HeldConstants =
 class ScalarEmitter {
  public:
   /// @param narrows_to_bf16  whether the target has VCVTNEPS2BF16 and VFPCLASSPS of whole vectors of 64 bytes
+  /// @param permutes_bytes  whether it has VPERMI2B of such
   ScalarEmitter(llvm::IRBuilderBase& builder, llvm::Module& module, std::int64_t vector_bytes,
-                bool narrows_to_bf16);
+                bool narrows_to_bf16, bool permutes_bytes);
 
   llvm::Type* compute_type(DType dtype, unsigned lanes);
   llvm::Type* storage_type(DType dtype, unsigned lanes);
@@ -82,7 +90,7 @@ class ScalarEmitter {
   ByteScale byte_scale(llvm::Value* scale, llvm::Value* zero, DType to);
   /// The u8 or i8 that convert(clamp(round(value / scale) + zero, least, largest)) of f32 gives, bit for bit: bounded before
   /// it is divided, nothing needs to be told apart.
-  llvm::Value* quantise(llvm::Value* value, const ByteScale& scale, DType to);
+  QuantisedByte quantise(llvm::Value* value, const ByteScale& scale, DType to);
   /// `operand`: dtype of the operands (of the second one for Select).
   llvm::Value* apply(ir::ScalarOp op, DType operand, std::span<llvm::Value* const> operands);
   llvm::Value* maximum(DType dtype, llvm::Value* a, llvm::Value* b);
@@ -148,6 +156,7 @@ class ScalarEmitter {
   llvm::Module& module_;
   std::int64_t vector_bytes_;
   bool narrows_to_bf16_;
+  bool permutes_bytes_;
   bool inline_all_math_ = false;
   HeldConstants held_;
   /// Values that were rounded to bf16, with what they were before.

@@ -1,4 +1,6 @@
 // Chains of operations on one byte as tables.
+#include "jit/lower/byte_functions.h"
+
 #include <gmock/gmock.h>
 
 #include "tests/jit/nests_support.h"
@@ -26,6 +28,15 @@ Value byte_of(GraphBuilder& b, Value x, DType dtype, double zero, double scale) 
   return b.emit("convert", {y}, {{"dtype", dtype}});
 }
 
+/// Buffers of 256 bytes in the text of nests.
+std::size_t tables_in(const std::string& text) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find("8[256] read"); at != std::string::npos;
+       at = text.find("8[256] read", at + 1))
+    ++count;
+  return count;
+}
+
 /// x * sigmoid(x) of quantised numbers.
 ir::Graph activation(DType from, DType to) {
   GraphBuilder b("main");
@@ -42,13 +53,12 @@ ir::Literal all_bytes(DType dtype, std::int64_t rows) {
   return x;
 }
 
-TEST(TabulateBytes, AnActivationIsOneTable) {
+TEST(ByteFunctions, AnActivationIsOneTable) {
   for (const DType from : {u8, i8}) {
     for (const DType to : {u8, i8}) {
       const ir::Graph graph = activation(from, to);
       const std::string text = nests_of(lowered(graph));
-      EXPECT_THAT(text, HasSubstr("table("));
-      EXPECT_EQ(text.find("table("), text.rfind("table("));
+      EXPECT_EQ(tables_in(text), 1u) << text;
       EXPECT_THAT(text, Not(HasSubstr("sigmoid")));
       expect_code_right(graph, {all_bytes(from, 3)}, 0);
     }
@@ -56,14 +66,14 @@ TEST(TabulateBytes, AnActivationIsOneTable) {
 }
 
 #if HEDDLE_WITH_LLVM
-TEST(TabulateBytes, OnVectorsOfEveryWidth) {
+TEST(ByteFunctions, OnVectorsOfEveryWidth) {
   const ir::Graph graph = activation(i8, u8);
   for (const std::int64_t vector_bytes : {64, 32, 16})
     expect_program_right(graph, lowered(graph), {all_bytes(i8, 2)}, as_code_of(vector_bytes), 0);
 }
 #endif
 
-TEST(TabulateBytes, OfBytesMadeInTheSameKernel) {
+TEST(ByteFunctions, OfBytesMadeInTheSameKernel) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(f32, {"s0", "300"}));
   const Value bytes = byte_of(b, x, u8, 100, 0.02);
@@ -72,26 +82,75 @@ TEST(TabulateBytes, OfBytesMadeInTheSameKernel) {
   b.output(bytes);
   const ir::Graph graph = b.finish();
   const jit::Program program = jit::lower(graph, {.byte_tables = true});
-  EXPECT_THAT(nests_of(program), HasSubstr("table("));
+  EXPECT_EQ(tables_in(nests_of(program)), 1u);
   expect_program_right(graph, program, random_arguments(graph, {4}), as_code(), 0);
 }
 
+/// Scales are in the tables, and these in memory.
+TEST(ByteFunctions, OfLayersWithScalesOfTheirOwnAreOneKernel) {
+  GraphBuilder b("main");
+  const auto layer = [&](double scale) {
+    const Value x = number_of(b, b.input(tensor(u8, {"s0", "300"})), 100, scale);
+    b.output(byte_of(b, b.emit("sigmoid", {x}), u8, 0, 1.0 / 256));
+  };
+  layer(0.0512345);
+  layer(0.0354321);
+  const ir::Graph graph = b.finish();
+  const jit::Program program = jit::lower(graph, {.byte_tables = true});
+  EXPECT_EQ(distinct_nests(program).size(), 1u);
+  EXPECT_EQ(tables_in(nests_of(program)), 2u);
+  expect_program_right(graph, program, {all_bytes(u8, 3), all_bytes(u8, 3)}, as_code(), 0);
+}
+
+/// What others read too is computed as well, and a table of a table is one.
+TEST(ByteFunctions, OfEachOther) {
+  GraphBuilder b("main");
+  const Value x = number_of(b, b.input(tensor(i8, {"s0", "300"})), 3, 0.05);
+  const Value gate = byte_of(b, b.emit("sigmoid", {x}), i8, -5, 1.0 / 200);
+  const Value second = byte_of(b, b.emit("tanh", {number_of(b, gate, -5, 1.0 / 200)}), u8, 7, 0.01);
+  b.output(gate);
+  b.output(number_of(b, second, 7, 0.01));
+  const ir::Graph graph = b.finish();
+  EXPECT_THAT(nests_of(lowered(graph)), Not(HasSubstr("tanh")));
+  expect_code_right(graph, {all_bytes(i8, 3)}, 0);
+}
+
+/// Of two sizes an element of one is read for several of the other; neighbours are other bytes.
+TEST(ByteFunctions, NotOfOtherElements) {
+  GraphBuilder b("main");
+  const Value row = b.input(tensor(u8, {"300"}));
+  const Value rows = b.emit("expand", {row}, {{"sizes", ir::Dims{base::parse_symexpr("s0"), 300}}});
+  const Value x = b.input(tensor(u8, {"s0", "300"}));
+  const Value moved = b.emit("reverse", {x}, {{"axes", std::vector<std::int64_t>{1}}});
+  const Value sum = b.emit("add", {number_of(b, x, 100, 0.05), number_of(b, moved, 100, 0.05)});
+  b.output(byte_of(b, b.emit("sigmoid", {sum}), u8, 0, 1.0 / 256));
+  b.output(byte_of(b, b.emit("sigmoid", {number_of(b, rows, 7, 0.05)}), u8, 0, 1.0 / 256));
+  expect_code_right_at(b.finish(), {3});
+}
+
+TEST(ByteFunctions, LeaveOthers) {
+  const ir::Graph graph = activation(u8, u8);
+  EXPECT_FALSE(jit::byte_functions(graph, {}).identical(graph));
+  const jit::LowerOptions cuda{.target = jit::LowerOptions::Target::Cuda};
+  EXPECT_TRUE(jit::byte_functions(graph, cuda).identical(graph));
+}
+
 /// Bytes in other numbers: a table pays where registers hold it, and where vectors are short.
-TEST(TabulateBytes, WhereReadingCostsLess) {
+TEST(ByteFunctions, WhereReadingCostsLess) {
   GraphBuilder b("main");
   Value x = b.input(tensor(u8, {"s0", "300"}));
   for (const double scale : {0.04, 0.03}) x = byte_of(b, number_of(b, x, 7, 0.05), u8, 9, scale);
   b.output(x);
   const ir::Graph graph = b.finish();
   const auto has_table = [&](const jit::LowerOptions& options) {
-    return nests_of(jit::lower(graph, options)).find("table(") != std::string::npos;
+    return tables_in(nests_of(jit::lower(graph, options))) != 0;
   };
   EXPECT_TRUE(has_table({.byte_tables = true}));
   EXPECT_TRUE(has_table({.vector_bytes = 32}));
   EXPECT_FALSE(has_table({.vector_bytes = 64}));
 }
 
-TEST(TabulateBytes, NotOfTwoBytesNorOfFewOperations) {
+TEST(ByteFunctions, NotOfTwoBytesNorOfFewOperations) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(u8, {"s0", "300"}));
   const Value y = b.input(tensor(u8, {"s0", "300"}));
@@ -99,7 +158,7 @@ TEST(TabulateBytes, NotOfTwoBytesNorOfFewOperations) {
   b.output(byte_of(b, b.emit("sigmoid", {sum}), u8, 0, 1.0 / 256));
   b.output(b.emit("convert", {b.emit("add", {x, x})}, {{"dtype", i8}}));
   const ir::Graph graph = b.finish();
-  EXPECT_THAT(nests_of(lowered(graph)), Not(HasSubstr("table(")));
+  EXPECT_EQ(tables_in(nests_of(lowered(graph))), 0u);
   expect_code_right_at(graph, {3});
 }
 
