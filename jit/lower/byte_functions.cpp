@@ -188,8 +188,7 @@ class ByteFunctions {
   /// Whether one byte decides the node.
   bool note(const Node& node) {
     if (node.outputs().size() != 1 || node.op().lowering.element == nullptr ||
-        !unit_of(node, options_).fuse || ir::wants_fallback(node) || node.op_name() == "gather" ||
-        classify(node, options_) != NodeClass::Element)
+        node.op_name() == "gather")
       return false;
     Value byte;
     for (const Value& input : node.inputs()) {
@@ -202,7 +201,9 @@ class ByteFunctions {
         return false;
       byte = root;
     }
-    if (!byte) return false;
+    if (!byte || !unit_of(node, options_).fuse || ir::wants_fallback(node) ||
+        classify(node, options_) != NodeClass::Element)
+      return false;
     Cost cost(node);
     cost.run();
     if (!cost.is_plain()) return false;

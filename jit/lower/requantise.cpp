@@ -1,5 +1,6 @@
 #include "jit/lower/requantise.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -70,9 +71,9 @@ class Requantiser {
 
   /// Whether the convolution, one of each channel by itself or of few channels, is of bytes.
   bool is_conv_of_bytes(const Node& node) {
-    return node.op_name() == "conv" && is_row_conv(node) && is_fixed(node.input(1)) &&
-           (!has_bias(node) || is_fixed(node.input(2))) && is_inner(node) &&
-           has_scale(node.input(0));
+    return node.op_name() == "conv" && has_scale(node.input(0)) && is_row_conv(node) &&
+           is_fixed(node.input(1)) && (!has_bias(node) || is_fixed(node.input(2))) &&
+           is_inner(node);
   }
   static bool has_bias(const Node& conv) { return conv.inputs().size() > 2 && conv.input(2); }
   /// Whether a byte that was made a number is multiplied by a constant.
@@ -167,7 +168,9 @@ class Requantiser {
 }  // namespace
 
 ir::Graph requantise(const ir::Graph& graph, const LowerOptions& options) {
-  if (options.target != LowerOptions::Target::Cpu) return graph;
+  const auto rounds = [](const ir::NodePtr& node) { return node->op_name() == "round"; };
+  if (options.target != LowerOptions::Target::Cpu || std::ranges::none_of(graph.nodes(), rounds))
+    return graph;
   Requantiser requantiser(graph, options);
   return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
     return requantiser.visit(rewriter, *node);
