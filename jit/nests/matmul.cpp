@@ -383,7 +383,7 @@ class MatmulNest {
         group_panel(b_, right_, ctx_.node().input(1).meta().dtype, part, depth, columns_);
     const SymExpr first = begin * group_;
     TileOperand a = whole ? left_tile(first) : whole_groups(first, depth);
-    a.column_stride = group_;
+    if (whole) a.column_stride = group_;
     ContractStmt contraction{acc_,  accumulator_, tile_rows_,   kTileColumns, rows_, columns_,
                              depth, std::move(a), std::move(b), !is_one_part, group_};
     if (group_ == kByteGroup)
@@ -464,6 +464,8 @@ class MatmulNest {
     const NestBufferId copy =
         b_.add_local(ctx_.node().input(0).meta().dtype, tile_rows_ * pitch, tile_rows_ * pitch);
     const TileOperand from = left_tile(first);
+    if (from.row_stride.is_constant(1) && !from.column_stride.is_constant(1) && !ctx_.options().amx)
+      return turned_groups(copy, from, first, groups);
     const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const SymExpr width = groups * group_;
     const Symbol column = b_.begin_for(width, ForStmt::Kind::Vector);
@@ -473,7 +475,29 @@ class MatmulNest {
     b_.store(copy, SymExpr(row) * pitch + SymExpr(column), b_.load(from.buffer, at, id_of(inside)));
     b_.end_for();
     b_.end_for();
-    return {copy, 0, pitch, 1};
+    return {copy, 0, pitch, group_};
+  }
+
+  /// The same of a left operand whose rows are neighbours: groups of neighbouring rows lie side by side in the copy, which vectors of
+  /// rows are put together to.
+  TileOperand turned_groups(NestBufferId copy, const TileOperand& from, const SymExpr& first,
+                            const SymExpr& groups) {
+    const std::int64_t pitch = tile_rows_ * group_;
+    const Symbol group = b_.begin_for(groups, ForStmt::Kind::Serial);
+    const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Vector);
+    std::vector<Scalar> elements;
+    for (std::int64_t k = 0; k < group_; ++k) {
+      const SymExpr column = SymExpr(group) * group_ + k;
+      const Mask inside = where_less(b_, {}, first + column, depth_);
+      elements.push_back(b_.load(
+          from.buffer, from.base + SymExpr(row) + column * from.column_stride, id_of(inside)));
+    }
+    for (std::int64_t k = 0; k < group_; ++k)
+      b_.store(copy, SymExpr(group) * pitch + SymExpr(row) * group_ + k,
+               elements[static_cast<std::size_t>(k)]);
+    b_.end_for();
+    b_.end_for();
+    return {copy, 0, group_, pitch};
   }
 
   void contract_packed() {

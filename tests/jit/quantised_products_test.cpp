@@ -166,6 +166,28 @@ TEST(QuantisedProducts, StayBytesWhereTheyAreTurned) {
   expect_program_right(graph, program, {random_literal(f32, {40, 96}, 3)}, as_code(), 1.01 / 255);
 }
 
+/// Rows of the left operand that are neighbours in memory are put together in vectors of them; depths that end within a group, too.
+TEST(QuantisedProducts, OfRowsThatLieAcross) {
+  for (const std::int64_t depth : {96, 97, 390}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(u8, {std::to_string(depth).c_str(), "s0"}), "x");
+    const Value left = dequantised(b, x, b.constant(ir::Literal::scalar_int(u8, 117)),
+                                   b.constant(ir::Literal::scalar(f32, 0.03)));
+    const Value w =
+        dequantised(b, b.constant(any_bytes(i8, {depth, 70}, 7)), {}, b.constant(scales({70})));
+    b.output(b.emit("matmul", {b.emit("permute", {left}, {{"perm", Ints{1, 0}}}), w}));
+    const ir::Graph graph = b.finish();
+    for (const std::int64_t rows : {1, 5, 33, 64}) {
+      SCOPED_TRACE(::testing::Message() << depth << " deep, " << rows << " rows");
+      const std::vector<ir::Literal> arguments{any_bytes(u8, {depth, rows}, 3)};
+      expect_bytes_right(graph, arguments);
+      for (const std::int64_t vector_bytes : {32, 16})
+        expect_program_right(graph, lowered(graph), arguments, as_code_of(vector_bytes),
+                             kTolerance);
+    }
+  }
+}
+
 /// What several read is kept as bytes, as a residual is, which each of them makes numbers of.
 TEST(QuantisedProducts, StayBytesWhereSeveralReadThem) {
   GraphBuilder b("main");
