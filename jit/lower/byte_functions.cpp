@@ -201,8 +201,8 @@ class ByteFunctions {
         return false;
       byte = root;
     }
-    if (!byte || !unit_of(node, options_).fuse || ir::wants_fallback(node) ||
-        classify(node, options_) != NodeClass::Element)
+    if (!byte || !node.after().empty() || !unit_of(node, options_).fuse ||
+        ir::wants_fallback(node) || classify(node, options_) != NodeClass::Element)
       return false;
     Cost cost(node);
     cost.run();

@@ -52,8 +52,8 @@ class Requantiser {
   /// Whether one node reads it, with which it may be fused.
   bool is_inner(const Node& node) const {
     const auto uses = uses_.find(&node);
-    return uses != uses_.end() && uses->second == 1 && unit_of(node, options_).fuse &&
-           !ir::wants_fallback(node);
+    return uses != uses_.end() && uses->second == 1 && node.after().empty() &&
+           unit_of(node, options_).fuse && !ir::wants_fallback(node);
   }
 
   bool is_fixed(Value value) {

@@ -260,7 +260,7 @@ std::vector<NestEmitter::Values> NestEmitter::vector_loops(
   state = narrowed(state, base_lanes_);
   if (main_limit != extent)
     for (Value*& v : state) v = widened(v, base_lanes_);
-  // Bytes are stored under a mask at a tenth of the speed or less.
+  // Bytes that are stored under a mask take several times as long.
   const auto stores_bytes = [&](const Stmt& statement) {
     const auto* store = std::get_if<StoreStmt>(&statement.node);
     return store != nullptr && size_of(nest_.buffers[store->buffer].dtype) == 1;
