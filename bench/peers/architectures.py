@@ -8,7 +8,8 @@ PYTHON has torch, torchvision, timm, transformers, diffusers, onnxscript and onn
 it runs). The exporter `dynamo` keeps the sizes of the inputs, `torchscript` leaves the axes open that a network names; where none is
 asked for, dynamo exports, and torchscript what it cannot. --other-sizes runs models of torchscript at sizes they were not exported
 with; where ONNX Runtime does not, a network does not count. --variant takes networks through one of ONNX Runtime's tools
-first; outputs then may differ by as much as its own do from those of the network as it was exported, or 0.02. Models, inputs and ONNX Runtime's outputs are left in
+first; outputs then may differ by as much as its own do from those of the network as it was exported, or 0.02. Models,
+inputs and ONNX Runtime's outputs are left in
 .cache/architectures/EXPORTER/NETWORK, a case for `heddle verify`.
 """
 import argparse

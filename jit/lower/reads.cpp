@@ -49,17 +49,6 @@ bool moves_at_once(const SymExpr& index, const SymExpr& axis, const NodeReads& r
   return !same(index.substitute(places), from, reads.facts);
 }
 
-/// The one operand of more than one element, which has these sizes; none where there are others.
-Value wide_operand(const Node& node, const ir::Dims& sizes) {
-  Value wide;
-  for (const Value& input : node.inputs()) {
-    if (!input || input.meta().count().is_constant(1)) continue;
-    if (wide || !same_dims(input.meta().sizes, sizes)) return {};
-    wide = input;
-  }
-  return wide;
-}
-
 /// With 1 for each size that only the run tells.
 SymExpr with_small_unbacked(const SymExpr& expr) {
   std::vector<Symbol> symbols;
@@ -317,7 +306,12 @@ bool ReadAnalysis::looks_up_across(const Node* view, const Reader& reader) const
 bool ReadAnalysis::widens_what_is_kept(const Node* node) const {
   const ir::TensorMeta& made = node->output(0);
   for (int steps = 0; steps < kCheapOperations; ++steps) {
-    const Value wide = wide_operand(*node, made.sizes);
+    Value wide;
+    for (const Value& input : node->inputs()) {
+      if (!input || input.meta().count().is_constant(1)) continue;
+      if (wide || !same_dims(input.meta().sizes, made.sizes)) return false;
+      wide = input;
+    }
     if (!wide || graph_.class_of(wide.node) != NodeClass::Element) return false;
     if (is_pinned_[graph_.position(wide.node)])
       return size_of(wide.meta().dtype) < size_of(made.dtype);
@@ -333,18 +327,10 @@ bool ReadAnalysis::keeps_bytes_instead(const Node* node) {
       leaves_its_region(node) || !unit_of(*node, graph_.options()).fuse ||
       ir::wants_fallback(*node) || opaque_readers_[k] != 0)
     return false;
-  const ir::TensorMeta& made = node->output(0);
-  for (int steps = 0; steps < kCheapOperations; ++steps) {
-    const Value wide = wide_operand(*node, made.sizes);
-    const std::string_view name = node->op_name();
-    const bool is_cheap = name == "convert" || name == "sub" || name == "add" || name == "mul";
-    if (!wide || !is_cheap || graph_.class_of(wide.node) != NodeClass::Element) return false;
-    node = wide.node;
-    if (!is_byte(node->output(0).dtype)) continue;
-    is_pinned_[graph_.position(node)] = true;
-    return true;
-  }
-  return false;
+  const std::optional<Value> bytes = bytes_behind(node->value());
+  if (!bytes || graph_.class_of(bytes->node) != NodeClass::Element) return false;
+  is_pinned_[graph_.position(bytes->node)] = true;
+  return true;
 }
 
 /// Whether it makes fewer bytes of what a recipe with an epilogue gives.

@@ -16,7 +16,7 @@ namespace {
 using ir::Node;
 using ir::Value;
 
-constexpr double kMostDivisor = 0x1p60;
+constexpr double kMostScale = 0x1p60;
 
 class Requantiser {
  public:
@@ -32,11 +32,9 @@ class Requantiser {
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
     if (is_conv_of_bytes(node)) return std::vector<Value>{conv_of_bytes(rewriter, node, 1)};
-    if (node.op_name() != "div" || !is_number(node.input(1)) || !is_rounded_.contains(&node) ||
+    if (node.op_name() != "div" || !is_usual(node.input(1)) || !is_rounded_.contains(&node) ||
         !is_inner(node))
       return std::nullopt;
-    const double divisor = number_of(node.input(1));
-    if (!(divisor >= 1 / kMostDivisor && divisor <= kMostDivisor)) return std::nullopt;
     if (!is_scaled(node.input(0)) || node.input(0).meta().sizes != node.output().sizes)
       return std::nullopt;
     return std::vector<Value>{scaled(rewriter, node.input(0), node.input(1))};
@@ -48,6 +46,11 @@ class Requantiser {
            value.meta().count().is_constant(1);
   }
   static double number_of(Value value) { return value.node->literal("value").at(0); }
+
+  /// Whether it is a scale that leaves what is multiplied or divided by it finite, and normal if it counts.
+  static bool is_usual(Value value) {
+    return is_number(value) && number_of(value) >= 1 / kMostScale && number_of(value) <= kMostScale;
+  }
 
   /// Whether one node reads it, with which it may be fused.
   bool is_inner(const Node& node) const {
@@ -78,13 +81,8 @@ class Requantiser {
   static bool has_bias(const Node& conv) { return conv.inputs().size() > 2 && conv.input(2); }
   /// Whether a byte that was made a number is multiplied by a constant.
   static bool has_scale(Value x) {
-    if (x.node->op_name() != "mul" || !is_number(x.node->input(1)) ||
-        x.node->input(0).node->op_name() != "convert")
-      return false;
-    Value bytes = x.node->input(0).node->input(0);
-    if (bytes.node->op_name() == "sub") bytes = bytes.node->input(0);
-    if (bytes.node->op_name() == "convert") bytes = bytes.node->input(0);
-    return is_byte(bytes.meta().dtype);
+    return x.node->op_name() == "mul" && is_usual(x.node->input(1)) &&
+           x.node->input(0).node->op_name() == "convert" && bytes_behind(x);
   }
 
   /// The same of numbers without their scale, which weights are multiplied by.

@@ -18,7 +18,7 @@ namespace heddle::jit {
 /// The sums are exact. The definition rounds the product of the scales, y and the quotient; this rounds both quotients and z.
 ///
 /// Needs:  decomposed ops, products of bytes packed; scales are put into memory after it.
-/// Leaves: what others read too, quotients that are not rounded, divisors that are no constants or lie beyond 2^-60 to 2^60, nodes that
+/// Leaves: what others read too, quotients that are not rounded, scales of x and divisors that are no constants or lie beyond 2^-60 to 2^60, nodes that
 ///         must not be fused, and all of CUDA's as they are.
 ir::Graph requantise(const ir::Graph& graph, const LowerOptions& options);
 

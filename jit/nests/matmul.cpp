@@ -460,44 +460,12 @@ class MatmulNest {
 
   /// `groups` groups of the left matrix from column `first` on, what lies beyond its last column as zeros.
   TileOperand whole_groups(const SymExpr& first, const SymExpr& groups) {
-    const std::int64_t pitch = kGroupDepth * group_;
-    const NestBufferId copy =
-        b_.add_local(ctx_.node().input(0).meta().dtype, tile_rows_ * pitch, tile_rows_ * pitch);
+    const DType dtype = ctx_.node().input(0).meta().dtype;
+    const GroupedRows part{dtype, group_, tile_rows_, rows_, groups, first, depth_};
     const TileOperand from = left_tile(first);
-    if (from.row_stride.is_constant(1) && !from.column_stride.is_constant(1) && !ctx_.options().amx)
-      return turned_groups(copy, from, first, groups);
-    const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
-    const SymExpr width = groups * group_;
-    const Symbol column = b_.begin_for(width, ForStmt::Kind::Vector);
-    const Mask inside = where_less(b_, {}, first + SymExpr(column), depth_);
-    const SymExpr at =
-        from.base + SymExpr(row) * from.row_stride + SymExpr(column) * from.column_stride;
-    b_.store(copy, SymExpr(row) * pitch + SymExpr(column), b_.load(from.buffer, at, id_of(inside)));
-    b_.end_for();
-    b_.end_for();
-    return {copy, 0, pitch, group_};
-  }
-
-  /// The same of a left operand whose rows are neighbours: groups of neighbouring rows lie side by side in the copy, which vectors of
-  /// rows are put together to.
-  TileOperand turned_groups(NestBufferId copy, const TileOperand& from, const SymExpr& first,
-                            const SymExpr& groups) {
-    const std::int64_t pitch = tile_rows_ * group_;
-    const Symbol group = b_.begin_for(groups, ForStmt::Kind::Serial);
-    const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Vector);
-    std::vector<Scalar> elements;
-    for (std::int64_t k = 0; k < group_; ++k) {
-      const SymExpr column = SymExpr(group) * group_ + k;
-      const Mask inside = where_less(b_, {}, first + column, depth_);
-      elements.push_back(b_.load(
-          from.buffer, from.base + SymExpr(row) + column * from.column_stride, id_of(inside)));
-    }
-    for (std::int64_t k = 0; k < group_; ++k)
-      b_.store(copy, SymExpr(group) * pitch + SymExpr(row) * group_ + k,
-               elements[static_cast<std::size_t>(k)]);
-    b_.end_for();
-    b_.end_for();
-    return {copy, 0, group_, pitch};
+    const bool lies_across = from.row_stride.is_constant(1) && !from.column_stride.is_constant(1);
+    return lies_across && !ctx_.options().amx ? turned_groups(b_, from, part)
+                                              : copied_groups(b_, from, part);
   }
 
   void contract_packed() {

@@ -465,24 +465,28 @@ bool is_row_conv(const ir::Node& conv) {
   return weights.input(0).node->op_name() == "clone" && !(has_many_row_taps(conv) && padded);
 }
 
-std::optional<ir::Value> bytes_behind_x(const ir::Node& conv) {
-  const ir::Dims& weights = conv.input(1).meta().sizes;
-  if (!is_row_conv(conv) || conv.integer("groups") == 1 || !weights[1].is_constant(1) ||
-      !weights[0].is_constant(conv.integer("groups")))
-    return {};
+std::optional<ir::Value> bytes_behind(ir::Value x) {
   // What DequantizeLinear is: mul(convert(sub(convert(bytes), zero)), scale).
   constexpr int kMostOperations = 4;
-  ir::Value x = conv.input(0);
+  const ir::Dims& sizes = x.meta().sizes;
   for (int k = 0; k < kMostOperations; ++k) {
     const ir::Node& node = *x.node;
     const std::string_view name = node.op_name();
     if (name != "convert" && name != "sub" && name != "mul") return {};
     if (name != "convert" && !node.input(1).meta().count().is_constant(1)) return {};
     x = node.input(0);
-    if (x.meta().sizes != conv.input(0).meta().sizes) return {};
+    if (x.meta().sizes != sizes) return {};
     if (is_byte(x.meta().dtype)) return x;
   }
   return {};
+}
+
+std::optional<ir::Value> bytes_behind_x(const ir::Node& conv) {
+  const ir::Dims& weights = conv.input(1).meta().sizes;
+  const bool each_by_itself = is_row_conv(conv) && conv.integer("groups") != 1 &&
+                              weights[1].is_constant(1) &&
+                              weights[0].is_constant(conv.integer("groups"));
+  return each_by_itself ? bytes_behind(conv.input(0)) : std::nullopt;
 }
 
 void build_row_conv(NestContext& ctx) { RowConv(ctx).build(); }

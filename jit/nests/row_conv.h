@@ -52,6 +52,8 @@ bool mixes_channels(const ir::Node& conv);
 /// Whether its weights lie so: [m, c, k…] as a view of [c, k…, m]; a copy of them where only narrow vectors want it.
 bool is_row_conv(const ir::Node& conv);
 
+/// The bytes that `x` stands for, alone and by what DequantizeLinear is.
+std::optional<ir::Value> bytes_behind(ir::Value x);
 /// The bytes that x of such a convolution, each channel by itself, stands for, alone and by few operations: they are read in its place, a
 /// quarter of the memory. None: x is anything else, and lies in memory.
 std::optional<ir::Value> bytes_behind_x(const ir::Node& conv);

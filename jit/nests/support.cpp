@@ -251,6 +251,40 @@ TileOperand copied_rows(NestBuilder& b, const TileOperand& part, std::int64_t ti
   return {copy, 0, kPanelDepth, 1};
 }
 
+TileOperand copied_groups(NestBuilder& b, const TileOperand& from, const GroupedRows& part) {
+  const std::int64_t pitch = kGroupDepth * part.group;
+  const NestBufferId copy = b.add_local(part.dtype, part.tile_rows * pitch, part.tile_rows * pitch);
+  const Symbol row = b.begin_for(part.rows, ForStmt::Kind::Serial);
+  const Symbol column = b.begin_for(part.groups * part.group, ForStmt::Kind::Vector);
+  const Mask inside = where_less(b, {}, part.first + SymExpr(column), part.depth);
+  const SymExpr at =
+      from.base + SymExpr(row) * from.row_stride + SymExpr(column) * from.column_stride;
+  b.store(copy, SymExpr(row) * pitch + SymExpr(column), b.load(from.buffer, at, id_of(inside)));
+  b.end_for();
+  b.end_for();
+  return {copy, 0, pitch, part.group};
+}
+
+TileOperand turned_groups(NestBuilder& b, const TileOperand& from, const GroupedRows& part) {
+  const std::int64_t pitch = part.tile_rows * part.group;
+  const NestBufferId copy = b.add_local(part.dtype, pitch * kGroupDepth, pitch * kGroupDepth);
+  const Symbol group = b.begin_for(part.groups, ForStmt::Kind::Serial);
+  const Symbol row = b.begin_for(part.rows, ForStmt::Kind::Vector);
+  std::vector<Scalar> elements;
+  for (std::int64_t k = 0; k < part.group; ++k) {
+    const SymExpr column = SymExpr(group) * part.group + k;
+    const Mask inside = where_less(b, {}, part.first + column, part.depth);
+    const SymExpr at = from.base + SymExpr(row) + column * from.column_stride;
+    elements.push_back(b.load(from.buffer, at, id_of(inside)));
+  }
+  for (std::int64_t k = 0; k < part.group; ++k)
+    b.store(copy, SymExpr(group) * pitch + SymExpr(row) * part.group + k,
+            elements[static_cast<std::size_t>(k)]);
+  b.end_for();
+  b.end_for();
+  return {copy, 0, part.group, pitch};
+}
+
 TileOperand copied_numbers(NestBuilder& b, const TileOperand& whole, const SymExpr& first,
                            const SymExpr& depth) {
   constexpr std::int64_t kCount = kPanelDepth * kPanelColumns;

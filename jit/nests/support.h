@@ -113,6 +113,21 @@ TileOperand copied_rows(NestBuilder& b, const TileOperand& part, std::int64_t ti
 TileOperand copied_numbers(NestBuilder& b, const TileOperand& whole, const SymExpr& first,
                            const SymExpr& depth);
 
+/// Rows of a tile of a left operand, of which groups of neighbours along the depth are multiplied at a time.
+struct GroupedRows {
+  DType dtype;
+  std::int64_t group;      ///< elements
+  std::int64_t tile_rows;  ///< at most
+  SymExpr rows;
+  SymExpr groups;        ///< kGroupDepth at most
+  SymExpr first, depth;  ///< the column that they begin with, of so many
+};
+/// A copy of them with each group in one piece, and zeros beyond the last column. `from`: element (0, first).
+TileOperand copied_groups(NestBuilder& b, const TileOperand& from, const GroupedRows& part);
+/// The same where rows are neighbours in memory: groups of neighbouring rows lie side by side in the copy, which vectors of rows are put
+/// together to.
+TileOperand turned_groups(NestBuilder& b, const TileOperand& from, const GroupedRows& part);
+
 /// `groups` rows, kGroupDepth at most, of a panel [q, w, group] from element `first` on, as they lie or, where the elements of
 /// a group do not lie side by side, in a copy where they do.
 /// @param panels  [p, q, w, group] of `dtype`

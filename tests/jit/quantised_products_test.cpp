@@ -177,6 +177,9 @@ TEST(QuantisedProducts, OfRowsThatLieAcross) {
         dequantised(b, b.constant(any_bytes(i8, {depth, 70}, 7)), {}, b.constant(scales({70})));
     b.output(b.emit("matmul", {b.emit("permute", {left}, {{"perm", Ints{1, 0}}}), w}));
     const ir::Graph graph = b.finish();
+    // The copy has a group of each row behind the other, not row behind row of 96 groups.
+    const std::string text = nests_of(lowered(graph));
+    EXPECT_EQ(text.find("[384*i"), std::string::npos) << text;
     for (const std::int64_t rows : {1, 5, 33, 64}) {
       SCOPED_TRACE(::testing::Message() << depth << " deep, " << rows << " rows");
       const std::vector<ir::Literal> arguments{any_bytes(u8, {depth, rows}, 3)};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <gmock/gmock.h>
+#include <limits>
 
 #include "ir/evaluate.h"
 #include "tests/jit/nests_support.h"
@@ -40,6 +41,7 @@ struct Layer {
   Ints strides{1, 1}, pads{1, 1};
   bool biased = true, relu = false, by_channel = true, read_twice = false;
   double scale = 0.07;  ///< of the result
+  double x_scale = 0.03;
   std::vector<const char*> sizes{"2", "7", "9"};
 };
 
@@ -54,7 +56,7 @@ ir::Graph graph_of(const Layer& layer) {
   for (std::int64_t k = 0; k < scales.count(); ++k)
     scales.set(k, static_cast<float>(k % 7 + 1) / 512);
   const Value w = numbers_of(b, b.constant(any_bytes(i8, layer.weights, 7)), 0, b.constant(scales));
-  std::vector<Value> operands{numbers_of(b, x, layer.zero, constant_of(b, 0.03)), w};
+  std::vector<Value> operands{numbers_of(b, x, layer.zero, constant_of(b, layer.x_scale)), w};
   if (layer.biased) operands.push_back(b.constant(random_literal(f32, {layer.weights[0]}, 8)));
   Value y = b.call("conv", operands,
                    {{"strides", layer.strides},
@@ -159,6 +161,14 @@ TEST(Requantise, LeavesWhatOthersReadAndWhatIsNoScale) {
     Layer other = single;
     other.scale = scale;
     EXPECT_TRUE(divides(other)) << scale;
+  }
+  Layer each = single;
+  each.weights = {40, 1, 3, 3};
+  each.groups = 40;
+  EXPECT_FALSE(divides(each));
+  for (const double scale : {0x1p61, std::numeric_limits<double>::infinity()}) {
+    each.x_scale = scale;
+    EXPECT_TRUE(divides(each)) << scale << " times the zeros beside x";
   }
   Layer twice = single;
   twice.read_twice = true;
