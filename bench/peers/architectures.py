@@ -2,15 +2,15 @@
 Heddle and ONNX Runtime on one thread: same outputs, and which is faster.
 
 usage: PYTHON bench/peers/architectures.py [--only REGEX] [--exporter dynamo|torchscript] [--other-sizes] [--variant NAME]
-                                           [--heddle PATH] [--rounds N] [--no-times] [--write] [--list]
+                                           [--heddle PATH] [--rounds N] [--openvino] [--no-times] [--write] [--list]
 
 PYTHON has torch, torchvision, timm, transformers, diffusers, onnxscript and onnxruntime from PyPI (6 GB; nothing is fetched while
-it runs). The exporter `dynamo` keeps the sizes of the inputs, `torchscript` leaves the axes open that a network names; where none is
-asked for, dynamo exports, and torchscript what it cannot. --other-sizes runs models of torchscript at sizes they were not exported
-with; where ONNX Runtime does not, a network does not count. --variant takes networks through one of ONNX Runtime's tools
-first; outputs then may differ by as much as its own do from those of the network as it was exported, or 0.02. Models,
-inputs and ONNX Runtime's outputs are left in
-.cache/architectures/EXPORTER/NETWORK, a case for `heddle verify`.
+it runs), and openvino for --openvino. The exporter `dynamo` keeps the sizes of the inputs, `torchscript` leaves the axes open
+that a network names; where none is asked for, dynamo exports, and torchscript what it cannot. --other-sizes runs models of
+torchscript at sizes they were not exported with; where ONNX Runtime does not, a network does not count. --variant takes networks
+through one of ONNX Runtime's tools first; outputs then may differ by as much as its own do from those of the network as it was
+exported, or 0.02. Models, inputs and ONNX Runtime's outputs are left in .cache/architectures/EXPORTER/NETWORK, a case for
+`heddle verify`.
 """
 import argparse
 import contextlib
@@ -26,13 +26,13 @@ import peers
 from architecture_models import NETWORKS, NOISY
 from model_variants import VARIANTS, tolerance
 from op_models import saturation_note
-from single_models import MEASURED, ROOT, add_options, compare, measured, one_line, summary, write_report
+from single_models import MEASURED, ROOT, RULES, add_options, compare, measured, one_line, summary, write_report
 
 EXPORTERS = ["dynamo", "torchscript"]
 CASES = ROOT / ".cache/architectures"
 TOLERANCE = 2e-3
 HEADER = f"""| network | exporter | MB | {MEASURED}|
-|---|---|---|---|---|---|---|---|---|"""
+|---|---|---|{RULES}"""
 
 
 class Positional(torch.nn.Module):

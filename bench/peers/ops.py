@@ -22,7 +22,7 @@ import op_products
 import op_trees
 import peers
 from op_models import Model, saturation_note
-from single_models import MEASURED, ROOT, add_options, compare, measured, summary, write_report
+from single_models import MEASURED, ROOT, RULES, add_options, compare, measured, summary, write_report
 
 STORE = ROOT / ".cache/ops"
 FAMILIES = (op_movement.FAMILIES | op_elements.FAMILIES | op_products.FAMILIES | op_trees.FAMILIES |
@@ -34,7 +34,7 @@ OWN_TOLERANCES = {"quantisation/(q_linear|q_gemm|qdq|quantize|dynamic)": 1e-2, "
                   "layer_norm_bf16": 2e-2, "group_norm_offset": 5e-4}
 
 HEADER = f"""| case | {MEASURED}|
-|---|---|---|---|---|---|---|"""
+|---|{RULES}"""
 
 
 def tolerance(case, output):

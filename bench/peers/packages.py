@@ -18,7 +18,7 @@ import sys
 import package_files
 import peers
 import real_models
-from single_models import MEASURED, ROOT, add_options, compare, measured, summary, write_report
+from single_models import MEASURED, ROOT, RULES, add_options, compare, measured, summary, write_report
 
 CASES = ROOT / ".cache/packages"
 MAX_MODEL_BYTES = 400 << 20
@@ -46,7 +46,7 @@ def model_files(chosen):
 
 
 HEADER = f"""| package | file | MB | {MEASURED}|
-|---|---|---|---|---|---|---|---|---|"""
+|---|---|---|{RULES}"""
 
 
 def line(row):

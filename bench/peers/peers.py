@@ -87,10 +87,10 @@ def peer_commands(cache_dir):
 class Process:
     """A peer that holds a row's model. Raises RuntimeError with the last line it wrote when it dies."""
 
-    def __init__(self, command, folder, threads):
+    def __init__(self, command, folder, threads, model=None):
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            command + ["--model", str(folder / "model.onnx"), "--case", str(folder / "case"),
+            command + ["--model", str(model or folder / "model.onnx"), "--case", str(folder / "case"),
                        "--threads", str(threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
         self.facts = self.reply()

@@ -1,4 +1,5 @@
-"""One model at a time through Heddle and ONNX Runtime on one thread: same outputs, and which is faster."""
+"""One model at a time through Heddle and ONNX Runtime on one thread: same outputs, and which is faster; with --openvino the
+times of OpenVINO, too."""
 import contextlib
 import datetime
 import json
@@ -15,6 +16,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
+import graphs
 import peers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -64,6 +66,21 @@ class OnnxRuntime:
             self.call()
             times.append((time.perf_counter() - start) * 1e6)
         return statistics.median(times)
+
+
+class OpenVino(peers.Process):
+    """A process of its own that holds the model at the sizes of its inputs; some models end it."""
+
+    def __init__(self, path, inputs):
+        self.folder = tempfile.TemporaryDirectory()
+        folder = pathlib.Path(self.folder.name)
+        graphs.write_case(folder / "case", inputs)
+        command = peers.python_command("openvino")
+        # Data beside a model are found from the model's own path.
+        super().__init__(command, folder, 1, model=path)
+
+    def turn(self):
+        return statistics.median(self.ask(f"turn {TURN_SECONDS}")["samples_us"])
 
 
 class Heddle:
@@ -138,19 +155,37 @@ def compare(row, args, case, model, make_inputs, tolerance_of, timed=True):
         # ONNX Runtime takes strings one by one, Heddle their codes.
         has_strings = any(array.dtype == object for array in inputs.values())
         if timed and not args.no_times and not has_strings:
-            measure(row, heddle, peer, args.rounds)
+            with openvino_of(model, inputs) if args.openvino else contextlib.nullcontext() as openvino:
+                measure(row, heddle, peer, openvino, args.rounds)
     except (RuntimeError, ValueError) as error:
         row["verdict"] = one_line(error)
 
 
-def measure(row, heddle, peer, rounds):
-    """In each round Heddle has its turn between two of its peer."""
-    theirs, ours, ratios = [peer.turn()], [], []
+@contextlib.contextmanager
+def openvino_of(model, inputs):
+    """None where OpenVINO does not take the model."""
+    try:
+        openvino = OpenVino(model, inputs)
+    except RuntimeError:
+        yield None
+        return
+    with contextlib.closing(openvino):
+        yield openvino
+
+
+def measure(row, heddle, peer, openvino, rounds):
+    """In each round Heddle has its turn between two of its peer, and OpenVINO one before."""
+    theirs, ours, ratios, openvinos = [peer.turn()], [], [], []
     for _ in range(rounds):
+        if openvino:
+            openvinos.append(openvino.turn())
         ours.append(heddle.turn(theirs[-1]))
         theirs.append(peer.turn())
         ratios.append((theirs[-2] + theirs[-1]) / 2 / ours[-1])
     row.update(heddle_us=statistics.median(ours), peer_us=statistics.median(theirs), ratio=statistics.median(ratios))
+    if openvino:
+        row.update(openvino_us=statistics.median(openvinos),
+                   openvino_ratio=statistics.median(one / other for one, other in zip(openvinos, ours)))
 
 
 def one_line(error):
@@ -164,10 +199,12 @@ def number(row, key, form):
 def measured(row):
     """The cells of a table that every row has."""
     return " | ".join([number(row, "heddle_us", ",.0f"), number(row, "peer_us", ",.0f"), number(row, "ratio", ".2f"),
+                       number(row, "openvino_us", ",.0f"), number(row, "openvino_ratio", ".2f"),
                        number(row, "distance", ".0e"), number(row, "tolerance", ".0e"), row["verdict"]])
 
 
-MEASURED = "Heddle, us | ONNX Runtime, us | ratio | difference | allowed | "
+MEASURED = "Heddle, us | ONNX Runtime, us | ratio | OpenVINO, us | ratio | difference | allowed | "
+RULES = "---|" * (MEASURED.count("|") + 1)
 
 
 def summary(rows, what):
@@ -178,6 +215,10 @@ def summary(rows, what):
     if ratios:
         text += (f"; its time over Heddle's, geometric mean of {len(ratios)}: {statistics.geometric_mean(ratios):.2f}; "
                  f"{what} where Heddle is behind: {sum(ratio < 1 for ratio in ratios)}")
+    ratios = [row["openvino_ratio"] for row in counted if "openvino_ratio" in row]
+    if ratios:
+        text += (f". OpenVINO's time over Heddle's, geometric mean of {len(ratios)}: {statistics.geometric_mean(ratios):.2f}; "
+                 f"{what} where Heddle is behind: {sum(ratio < 1 for ratio in ratios)}")
     return text + "."
 
 
@@ -185,6 +226,7 @@ def add_options(parser, name, rounds):
     parser.add_argument("--heddle", default=str(ROOT / "build/release/bin/heddle"))
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--no-times", action="store_true")
+    parser.add_argument("--openvino", action="store_true", help="OpenVINO's times, too")
     parser.add_argument("--write", action="store_true", help=f"write bench/results/<date>_{name}.md")
     parser.add_argument("--date", default=datetime.date.today().isoformat())
     parser.add_argument("--list", action="store_true", help="print what there is")

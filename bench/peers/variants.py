@@ -18,12 +18,12 @@ import peers
 import real_models
 from model_variants import VARIANTS, tolerance
 from op_models import saturation_note
-from single_models import MEASURED, ROOT, add_options, compare, measured, summary, write_report
+from single_models import MEASURED, ROOT, RULES, add_options, compare, measured, summary, write_report
 
 STORE = ROOT / ".cache/variants"
 MODELS = ["ocr_det", "ocr_rec", "minilm", "magika", "silero"]
 HEADER = f"""| model | {MEASURED}|
-|---|---|---|---|---|---|---|"""
+|---|{RULES}"""
 
 
 def with_initialisers(model):
