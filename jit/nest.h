@@ -280,8 +280,9 @@ struct ContractStmt {
   /// side, and are rounded and put together first. The depth counts elements of the buffers; an odd one more of each row of a is
   /// read, and is finite.
   bool gathers = false;
-  /// The sum is over these too, outermost first. Then both operands lie along the depth, whose neighbours are the lanes of a sum, and
-  /// have the accumulator's dtype; columns are few and known, and nothing accumulates. No runs: as one that comes once.
+  /// The sum is over these too, outermost first; nothing accumulates then. Either groups of u8 and i8 are multiplied, or both operands
+  /// lie along the depth, whose neighbours are the lanes of a sum, and have the accumulator's dtype, and columns are few and known. No
+  /// runs: as one that comes once.
   std::vector<Run> runs{};
 };
 

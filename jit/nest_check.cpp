@@ -19,7 +19,8 @@
 //   N16  what is dequantised from a few bits, and added to what is there, is of words, with whole words of rows in a group; rows in fixed point
 //        are of bytes, and their blocks are whole words of rows that share a scale
 //   N17  a scan carries one value, reduces none, and lies outside of vector loops
-//   N18  operands of a contraction of runs lie along the depth and have the accumulator's dtype; its columns are those of the tile
+//   N18  operands of a contraction of runs lie along the depth and have the accumulator's dtype, and its columns are those of the
+//        tile, or they are groups of u8 and i8
 #include <map>
 #include <set>
 #include <string>
@@ -247,12 +248,15 @@ class Checker {
   void runs(const ContractStmt& s) const {
     for (const ContractStmt::Run& run : s.runs)
       for (const SymExpr* expr : {&run.count, &run.a_stride, &run.b_stride}) index(*expr);
+    const DType a = buffer(s.a.buffer).dtype, b = buffer(s.b.buffer).dtype;
+    const bool of_groups =
+        s.dtype == DType::I32 && s.group == 4 && a == DType::U8 && b == DType::I8;
+    const bool along_depth = is_floating(s.dtype) && s.group == 1 && a == s.dtype && b == s.dtype &&
+                             s.a.column_stride.is_constant(1) && s.b.row_stride.is_constant(1) &&
+                             s.columns.is_constant(s.tile_columns);
     require(s.runs.empty() ||
-                (is_floating(s.dtype) && buffer(s.a.buffer).dtype == s.dtype &&
-                 buffer(s.b.buffer).dtype == s.dtype && s.a.column_stride.is_constant(1) &&
-                 s.b.row_stride.is_constant(1) && s.columns.is_constant(s.tile_columns) &&
-                 !s.accumulate && !s.b.windows && !s.b.dequantised),
-            "N18 runs of operands along the depth");
+                ((of_groups || along_depth) && !s.accumulate && !s.b.windows && !s.b.dequantised),
+            "N18 runs of operands along the depth or of groups of bytes");
   }
 
   void dequantised(const ContractStmt& s) const {

@@ -1,9 +1,10 @@
 // packed_bf16_conv: a convolution of bf16 with the channels last and sums of f32, its weights in panels as those of packed_bf16_matmul.
 //
 //   x                     bf16[n, in..., c], one to any number of spatial dimensions
-//   panels                bf16[p, q, w, 2]: the matrix [taps * c, columns] that a window is multiplied by, tap behind tap in
-//                         row-major order of the kernel
+//   panels                bf16[p, q, w, 2]: the matrix [taps * c / groups, columns] that a window is multiplied by, tap behind
+//                         tap in row-major order of the kernel
 //   columns               of the matrix: channels of the result
+//   groups                each has as many of x's channels, and of the columns, for which it has panels of its own
 //   kernel, strides,
 //   pads_low, pads_high,
 //   dilations             one entry a spatial dimension; see window.h
@@ -19,9 +20,10 @@
 //   C4  strides, pads_low, pads_high and dilations have one entry a spatial dimension
 //   C5  strides and dilations are at least 1, pads at least 0
 //   C6  the last dimension of panels is 2
-//   C7  q groups of 2 hold a window, and q - 1 do not
-//   C8  p panels of w columns hold the columns, and p - 1 do not
-//   C9  the kernel fits into the padded input
+//   C7  groups is at least 1 and divides c and columns
+//   C8  q groups of 2 hold a window, and q - 1 do not
+//   C9  each group's share of the p panels of w columns holds its columns, and one less does not
+//   C10 the kernel fits into the padded input
 //
 // Memory: the result is fresh.
 // Source: as packed_bf16_matmul.
@@ -48,7 +50,7 @@ std::vector<TensorMeta> infer_packed_bf16_conv(const InferContext& ctx) {
 }
 
 std::vector<Literal> evaluate_packed_bf16_conv(const EvalContext& ctx) {
-  return {panel_product(panel_conv_windows(ctx, 0), ctx.inputs[1], DType::F32, ctx.output_sizes())};
+  return {panel_conv_sums(ctx, 0)};
 }
 
 }  // namespace

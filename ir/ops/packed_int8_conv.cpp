@@ -1,11 +1,12 @@
 // packed_int8_conv: an exact convolution of bytes with the channels last, its weights in panels as those of packed_int8_matmul.
 //
 //   x                     u8[n, in..., c], one to any number of spatial dimensions
-//   panels                i8[p, q, w, 4]: the matrix [taps * c, columns] that a window is multiplied by, tap behind tap in
-//                         row-major order of the kernel
+//   panels                i8[p, q, w, 4]: the matrix [taps * c / groups, columns] that a window is multiplied by, tap behind
+//                         tap in row-major order of the kernel
 //   zero                  u8[]: what lies outside of x
 //   pairs_fit             as that of packed_int8_matmul
 //   columns               of the matrix: channels of the result
+//   groups                each has as many of x's channels, and of the columns, for which it has panels of its own
 //   kernel, strides,
 //   pads_low, pads_high,
 //   dilations             one entry a spatial dimension; see window.h
@@ -20,10 +21,11 @@
 //   C4  strides, pads_low, pads_high and dilations have one entry a spatial dimension
 //   C5  strides and dilations are at least 1, pads at least 0
 //   C6  the last dimension of panels is 4
-//   C7  q groups of 4 hold a window, and q - 1 do not
-//   C8  p panels of w columns hold the columns, and p - 1 do not
-//   C9  the kernel fits into the padded input
-//   C10 pairs_fit is a bool without dimensions
+//   C7  groups is at least 1 and divides c and columns
+//   C8  q groups of 4 hold a window, and q - 1 do not
+//   C9  each group's share of the p panels of w columns holds its columns, and one less does not
+//   C10 the kernel fits into the padded input
+//   C11 pairs_fit is a bool without dimensions
 //
 // Memory: the result is fresh.
 // Source: as packed_int8_matmul.
@@ -58,14 +60,12 @@ std::vector<TensorMeta> infer_packed_int8_conv(const InferContext& ctx) {
   check_dtypes(ctx);
   check_ranks(ctx);
   std::vector<TensorMeta> result = panel_conv(ctx, kTapGroup, DType::I32);
-  require_pairs_fit(ctx, 3, "C10 pairs_fit is a bool without dimensions");
+  require_pairs_fit(ctx, 3, "C11 pairs_fit is a bool without dimensions");
   return result;
 }
 
 std::vector<Literal> evaluate_packed_int8_conv(const EvalContext& ctx) {
-  const Sizes sizes = ctx.output_sizes();
-  const Literal windows = panel_conv_windows(ctx, ctx.inputs[2].at_int(0));
-  return {panel_product(windows, ctx.inputs[1], DType::I32, sizes)};
+  return {panel_conv_sums(ctx, ctx.inputs[2].at_int(0))};
 }
 
 }  // namespace

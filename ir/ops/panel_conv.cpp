@@ -9,6 +9,11 @@
 namespace heddle::ir::ops {
 namespace {
 
+/// What the columns of panels are multiplied by.
+struct GroupedColumns {
+  std::int64_t groups, taps, channels, columns;
+};
+
 void check_taps(const InferContext& ctx, std::size_t spatial) {
   const auto& kernel = ctx.ints("kernel");
   if (kernel.size() == spatial &&
@@ -18,12 +23,50 @@ void check_taps(const InferContext& ctx, std::size_t spatial) {
                 std::to_string(spatial) + " entries of 1 or more", text_of(kernel));
 }
 
+std::int64_t groups_of_panels(const InferContext& ctx) {
+  const std::int64_t groups = ctx.integer("groups");
+  constexpr std::string_view kC7 = "C7 groups is at least 1 and divides c and columns";
+  if (groups < 1) fail_argument(ctx, kC7, "1 or more", std::to_string(groups));
+  const SymExpr& channels = ctx.meta(0).sizes.back();
+  ctx.require_equal(floordiv(channels, groups) * groups, channels, kC7);
+  const std::int64_t columns = ctx.integer("columns");
+  if (columns % groups != 0)
+    fail_argument(ctx, kC7, "a divisor of " + std::to_string(columns), std::to_string(groups));
+  return groups;
+}
+
+/// Of the matrix of each group in `panels`, one matrix of all channels by all columns, 0 where a column is of another group.
+Literal matrix_of_groups(const Literal& panels, DType dtype, const GroupedColumns& of) {
+  const std::int64_t group_channels = of.channels / of.groups;
+  const std::int64_t group_columns = of.columns / of.groups;
+  const std::int64_t width = panels.sizes()[2];
+  // Columns of panels, those that fill the last one of a group too.
+  const std::int64_t padded = panels.sizes()[0] / of.groups * width;
+  const Literal packed =
+      matrix_of_panels(panels, dtype, of.taps * group_channels, padded * of.groups);
+  return with_number(dtype, [&]<typename T>() {
+    const std::vector<T> from = dense<T>(packed);
+    std::vector<T> matrix(static_cast<std::size_t>(of.taps * of.channels * of.columns));
+    for (std::int64_t tap = 0; tap < of.taps; ++tap)
+      for (std::int64_t c = 0; c < group_channels; ++c)
+        for (std::int64_t j = 0; j < of.columns; ++j) {
+          const std::int64_t g = j / group_columns;
+          const std::int64_t row = tap * of.channels + g * group_channels + c;
+          const std::int64_t place = (tap * group_channels + c) * padded * of.groups + g * padded;
+          matrix[static_cast<std::size_t>(row * of.columns + j)] =
+              from[static_cast<std::size_t>(place + j % group_columns)];
+        }
+    return literal_of(dtype, {of.taps * of.channels, of.columns}, matrix);
+  });
+}
+
 }  // namespace
 
 std::vector<AttrSpec> panel_conv_attrs() {
   std::vector<AttrSpec> attrs = window_attrs();
   attrs.push_back({"kernel", AttrKind::Ints, {}});
   attrs.push_back({"columns", AttrKind::Int, {}});
+  attrs.push_back({"groups", AttrKind::Int, std::int64_t{1}});
   return attrs;
 }
 
@@ -38,21 +81,27 @@ std::vector<TensorMeta> panel_conv(const InferContext& ctx, std::int64_t group, 
   const std::string of_group = std::to_string(group);
   ctx.require_equal(group, panels[3], "C6 the last dimension of panels is " + of_group);
   const auto& kernel = ctx.ints("kernel");
-  ctx.require_equal(ceildiv(x.back() * element_count(kernel), group), panels[1],
-                    "C7 q groups of " + of_group + " hold a window, and q - 1 do not");
   const SymExpr columns = ctx.integer("columns");
-  constexpr std::string_view kC8 = "C8 p panels of w columns hold the columns, and p - 1 do not";
-  require_le(ctx, 1, panels[2], kC8, "at least 1 column a panel", panels[2].to_string());
-  ctx.require_equal(ceildiv(columns, panels[2]), panels[0], kC8);
+  const std::int64_t groups = groups_of_panels(ctx);
+  const SymExpr channels = floordiv(x.back(), groups);
+  ctx.require_equal(ceildiv(channels * element_count(kernel), group), panels[1],
+                    "C8 q groups of " + of_group + " hold a window, and q - 1 do not");
+  constexpr std::string_view kC9 =
+      "C9 each group's share of the p panels of w columns holds its columns, and one less does not";
+  require_le(ctx, 1, panels[2], kC9, "at least 1 column a panel", panels[2].to_string());
+  ctx.require_equal(ceildiv(floordiv(columns, groups), panels[2]) * groups, panels[0], kC9);
   Dims sizes{x[0]};
   for (std::size_t d = 0; d < spatial; ++d)
     sizes.push_back(
-        window_count(ctx, d, x[d + 1], kernel[d], "C9 the kernel fits into the padded input"));
+        window_count(ctx, d, x[d + 1], kernel[d], "C10 the kernel fits into the padded input"));
   sizes.push_back(columns);
   return one(fresh(ctx, result, std::move(sizes)));
 }
 
-Literal panel_conv_windows(const EvalContext& ctx, std::int64_t outside) {
+namespace {
+
+/// What the windows of x hold, `outside` where they reach beyond it: [n, out..., taps * c], of the result's dtype.
+Literal windows(const EvalContext& ctx, std::int64_t outside) {
   const DType dtype = ctx.node.output().dtype;
   const Literal x = converted(ctx.inputs[0], dtype);
   const Sizes result = ctx.output_sizes();
@@ -75,6 +124,19 @@ Literal panel_conv_windows(const EvalContext& ctx, std::int64_t outside) {
       });
     return literal_of(dtype, sizes, values);
   });
+}
+
+}  // namespace
+
+Literal panel_conv_sums(const EvalContext& ctx, std::int64_t outside) {
+  const Sizes sizes = ctx.output_sizes();
+  const GroupedColumns columns{.groups = ctx.node.integer("groups"),
+                               .taps = element_count(ctx.node.ints("kernel")),
+                               .channels = ctx.inputs[0].sizes().back(),
+                               .columns = sizes.back()};
+  const DType dtype = ctx.node.output().dtype;
+  return matrix_product(windows(ctx, outside), matrix_of_groups(ctx.inputs[1], dtype, columns),
+                        sizes);
 }
 
 }  // namespace heddle::ir::ops

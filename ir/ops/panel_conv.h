@@ -6,9 +6,9 @@
 namespace heddle::ir::ops {
 
 std::vector<AttrSpec> panel_conv_attrs();
-/// C3 to C9 of either op, whose operands 0 and 1 are x [n, in..., c] and panels.
+/// C3 to C10 of either op, whose operands 0 and 1 are x [n, in..., c] and panels.
 std::vector<TensorMeta> panel_conv(const InferContext& ctx, std::int64_t group, DType result);
-/// What the windows of x hold, `outside` where they reach beyond it: [n, out..., taps * c], of the result's dtype.
-Literal panel_conv_windows(const EvalContext& ctx, std::int64_t outside);
+/// The result of either op, x being `outside` where windows reach beyond it.
+Literal panel_conv_sums(const EvalContext& ctx, std::int64_t outside);
 
 }  // namespace heddle::ir::ops

@@ -1,6 +1,7 @@
 #include "jit/lower/byte_functions.h"
 
-#include <array>
+#include <algorithm>
+#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -22,7 +23,19 @@ using ir::Value;
 using ir::ops::HostScalar;
 
 constexpr int kBytes = 256;
-using Numbers = std::array<HostScalar, kBytes>;  ///< of each byte
+using Bytes = std::vector<int>;           ///< patterns
+using Numbers = std::vector<HostScalar>;  ///< of each of them
+
+Bytes all_bytes() {
+  Bytes all(kBytes);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+/// Few of which some differ where not all are the same.
+const Bytes& few_bytes() {
+  static const Bytes few{0, 1, 100, 127, 128, 254, 255};
+  return few;
+}
 
 /// What a table must save at least, in simple operations on a vector of 32-bit elements. Reading one takes 5 where registers hold
 /// it; else some 3 for each element.
@@ -118,11 +131,13 @@ class Cost final : public OneElement {
 class Evaluation final : public OneElement {
  public:
   using Known = std::unordered_map<const Node*, Numbers>;
-  Evaluation(const Node& node, const Known& known) : OneElement(node), known_(known) {}
+  Evaluation(const Node& node, const Known& known, std::size_t bytes)
+      : OneElement(node), known_(known), bytes_(bytes) {}
 
   const Numbers& at(Scalar scalar) const { return scalars_[scalar.id]; }
 
   Scalar constant(DType dtype, double value) override {
+    if (!is_floating(dtype)) return constant_int(dtype, static_cast<std::int64_t>(value));
     return same(HostScalar::of_real(dtype, value));
   }
   Scalar constant_int(DType dtype, std::int64_t value) override {
@@ -131,16 +146,16 @@ class Evaluation final : public OneElement {
   Scalar apply(ScalarOp op, std::span<const Scalar> operands) override {
     Numbers result;
     std::vector<HostScalar> numbers(operands.size());
-    for (std::size_t byte = 0; byte < kBytes; ++byte) {
+    for (std::size_t byte = 0; byte < bytes_; ++byte) {
       for (std::size_t k = 0; k < operands.size(); ++k) numbers[k] = at(operands[k])[byte];
-      result[byte] = ir::ops::apply(op, numbers);
+      result.push_back(ir::ops::apply(op, numbers));
     }
-    return push(result);
+    return push(std::move(result));
   }
   Scalar convert(Scalar value, DType dtype) override {
     Numbers result = at(value);
     for (HostScalar& number : result) number = ir::ops::convert(number, dtype);
-    return push(result);
+    return push(std::move(result));
   }
 
  private:
@@ -148,17 +163,14 @@ class Evaluation final : public OneElement {
     return is_one_constant(value) ? same(ir::ops::load(value.node->literal("value"), 0))
                                   : push(known_.at(value.node));
   }
-  Scalar same(const HostScalar& number) {
-    Numbers all;
-    all.fill(number);
-    return push(all);
-  }
-  Scalar push(const Numbers& numbers) {
-    scalars_.push_back(numbers);
-    return {static_cast<std::uint32_t>(scalars_.size() - 1), numbers[0].dtype};
+  Scalar same(const HostScalar& number) { return push(Numbers(bytes_, number)); }
+  Scalar push(Numbers numbers) {
+    scalars_.push_back(std::move(numbers));
+    return {static_cast<std::uint32_t>(scalars_.size() - 1), scalars_.back()[0].dtype};
   }
 
   const Known& known_;
+  const std::size_t bytes_;
   std::vector<Numbers> scalars_;
 };
 
@@ -171,9 +183,11 @@ class ByteFunctions {
     if (!note(node) || !is_byte(node.output().dtype)) return std::nullopt;
     std::vector<const Node*> chain;
     std::unordered_set<const Node*> seen;
-    if (collect(&node, chain, seen) < least_) return std::nullopt;
-    GraphBuilder& builder = rewriter.builder();
+    const int cost = collect(&node, chain, seen);
     Value byte = rewriter.map(made_.at(&node).byte);
+    if (const Value itself = byte_itself(chain)) return std::vector<Value>{rewriter.map(itself)};
+    if (cost < least_) return std::nullopt;
+    GraphBuilder& builder = rewriter.builder();
     if (byte.meta().dtype != DType::U8)
       byte = builder.emit("convert", {byte}, {{"dtype", DType::U8}});
     return std::vector<Value>{builder.emit("gather", {builder.constant(table_of(chain)), byte})};
@@ -222,21 +236,43 @@ class ByteFunctions {
     return cost;
   }
 
-  ir::Literal table_of(const std::vector<const Node*>& chain) const {
+  /// What a chain makes of these bytes.
+  Numbers numbers_of(const std::vector<const Node*>& chain, const Bytes& bytes) const {
     const Value byte = made_.at(chain.back()).byte;
     Evaluation::Known known;
-    Numbers& patterns = known[byte.node];
-    for (int pattern = 0; pattern < kBytes; ++pattern)
-      patterns[static_cast<std::size_t>(pattern)] =
-          HostScalar::of_integer(byte.meta().dtype, pattern);
+    for (const int pattern : bytes)
+      known[byte.node].push_back(HostScalar::of_integer(byte.meta().dtype, pattern));
     for (const Node* node : chain) {
-      Evaluation evaluation(*node, known);
+      Evaluation evaluation(*node, known, bytes.size());
       const Scalar result = evaluation.run();
       known.emplace(node, evaluation.at(result));
     }
+    return known.at(chain.back());
+  }
+
+  /// What a chain begins with, where it makes each byte what it was, as what is quantised by the scale that it was dequantised by does.
+  /// Copies that it begins with are made: they lie where they should.
+  Value byte_itself(const std::vector<const Node*>& chain) const {
+    Value byte = made_.at(chain.back()).byte;
+    auto rest = chain.begin();
+    for (; rest != chain.end() && (*rest)->op_name() == "clone"; ++rest) byte = (*rest)->value();
+    const auto copies = [](const Node* node) { return node->op_name() == "clone"; };
+    const DType dtype = chain.back()->output().dtype;
+    if (byte.meta().dtype != dtype || rest == chain.end() || std::any_of(rest, chain.end(), copies))
+      return {};
+    const auto are_same = [&](const Bytes& bytes) {
+      const Numbers numbers = numbers_of(chain, bytes);
+      for (std::size_t k = 0; k < bytes.size(); ++k)
+        if (numbers[k].integer != HostScalar::of_integer(dtype, bytes[k]).integer) return false;
+      return true;
+    };
+    return are_same(few_bytes()) && are_same(all_bytes()) ? byte : Value();
+  }
+
+  ir::Literal table_of(const std::vector<const Node*>& chain) const {
+    const Numbers numbers = numbers_of(chain, all_bytes());
     ir::Literal table(chain.back()->output().dtype, {kBytes});
-    for (int k = 0; k < kBytes; ++k)
-      ir::ops::store(table, k, known.at(chain.back())[static_cast<std::size_t>(k)]);
+    for (int k = 0; k < kBytes; ++k) ir::ops::store(table, k, numbers[static_cast<std::size_t>(k)]);
     return table;
   }
 

@@ -13,6 +13,7 @@
 namespace heddle::jit {
 namespace {
 
+using ir::Dims;
 using ir::GraphBuilder;
 using ir::Node;
 using ir::Value;
@@ -54,6 +55,16 @@ Value behind_widening(Value zero) {
   return zero;
 }
 
+/// What all zero points are known to be.
+std::optional<std::int64_t> one_number(Value zero) {
+  const Value from = behind_widening(zero);
+  if (from.node->op_name() != "const") return std::nullopt;
+  const ir::Literal& zeros = from.node->literal("value");
+  for (std::int64_t k = 1; k < zeros.count(); ++k)
+    if (zeros.at_int(k) != zeros.at_int(0)) return std::nullopt;
+  return zeros.count() == 0 ? std::nullopt : std::optional(zeros.at_int(0));
+}
+
 /// Whether it is known to be 0 everywhere.
 bool is_zero(Value value) {
   if (!value) return true;
@@ -73,6 +84,9 @@ bool is_of(Value zero, DType dtype) {
   const std::int64_t number = from.node->literal("value").at_int(0);
   return number >= least && number <= least + 255;
 }
+
+/// Columns that fill a vector.
+constexpr std::int64_t kLanes = 16;
 
 class Emitter {
  public:
@@ -108,12 +122,22 @@ class Emitter {
     const ByteOperand left = without_sign(given.left);
     const ByteOperand right = with_sign(given.right);
     const Value zero = left.zero ? converted(left.zero, DType::U8) : number(DType::U8, 0);
-    const Value panels = emit_group_panels(b_, right.bytes, kGroup);
+    const std::int64_t groups = conv.integer("groups"), joined = joined_groups(conv);
+    Value x = left.bytes, matrix = right.bytes;
     ir::Attrs attrs = panel_conv_attrs(conv);
+    attrs["groups"] = groups / joined;
+    if (joined > 1) matrix = with_joined_groups(matrix, conv, joined);
+    std::int64_t width = kPanelColumns;
+    if (groups > joined) {
+      const std::int64_t columns = matrix.meta().sizes[1].constant() / (groups / joined);
+      width = std::min(width, (columns + kLanes - 1) / kLanes * kLanes);
+      matrix = in_whole_panels(matrix, groups / joined, width);
+    }
+    if (has_short_pieces(conv)) in_whole_pieces(x, matrix, attrs);
+    const Value panels = emit_group_panels(b_, matrix, kGroup, width);
     const Value fit = pairs_fit(panels);
-    const Value made =
-        fit ? b_.emit("packed_int8_conv", {left.bytes, panels, zero, fit}, std::move(attrs))
-            : b_.emit("packed_int8_conv", {left.bytes, panels, zero}, std::move(attrs));
+    const Value made = fit ? b_.emit("packed_int8_conv", {x, panels, zero, fit}, std::move(attrs))
+                           : b_.emit("packed_int8_conv", {x, panels, zero}, std::move(attrs));
     const Value columns = is_zero(left.zero) ? Value() : sums_of_columns(right);
     const Value windows = is_zero(right.zero) ? Value() : sums_of_windows(left, conv);
     return less_zero_points(left, columns, windows, right.zero, made);
@@ -151,6 +175,69 @@ class Emitter {
                      : b_.emit("packed_int8_matmul", {left, panels}, std::move(attrs));
   }
 
+  /// Whether the taps along a row are no whole groups, of few channels, and kernels read them as they lie.
+  bool has_short_pieces(const Node& conv) const {
+    constexpr std::int64_t kMostChannels = 16;
+    const Dims& filters = conv.input(1).meta().sizes;
+    const std::int64_t channels = filters[1].constant(), taps = filters.back().constant();
+    return channels < kMostChannels && taps > 1 && channels * taps % kGroup != 0 &&
+           conv.integer("groups") == 1 && conv.ints("dilations").back() == 1 &&
+           multiplies_short_pieces(options_);
+  }
+
+  /// A convolution whose last dimension and channels are one: of bytes that a window takes behind each other, with as many more as
+  /// whole groups need, whose weights are 0.
+  ///
+  ///   x [n, h, w, 3] by 7 x 7 in steps of 2 with padding of 3  ==>  x [n, h, 3 w, 1] by 7 x 24 in steps of 6 with padding of 9 and 12
+  void in_whole_pieces(Value& x, Value& matrix, ir::Attrs& attrs) {
+    const Dims& sizes = x.meta().sizes;
+    const std::int64_t channels = sizes.back().constant();
+    const auto ints = [&](const char* name) -> Ints& { return std::get<Ints>(attrs[name]); };
+    const std::int64_t piece = ints("kernel").back() * channels;
+    const std::int64_t whole = (piece + kGroup - 1) / kGroup * kGroup;
+    const SymExpr pieces = floordiv(matrix.meta().sizes[0], piece);
+    const SymExpr columns = matrix.meta().sizes[1];
+    const Value parts =
+        b_.emit("reshape", {matrix}, {{"sizes", Dims{pieces, SymExpr(piece), columns}}});
+    const Value padded = b_.emit("pad", {parts, number(DType::I8, 0)},
+                                 {{"low", Dims{0, 0, 0}}, {"high", Dims{0, whole - piece, 0}}});
+    matrix = b_.emit("reshape", {padded}, {{"sizes", Dims{pieces * whole, columns}}});
+    Dims joined(sizes.begin(), sizes.end() - 1);
+    joined.back() *= channels;
+    joined.push_back(1);
+    x = b_.emit("reshape", {x}, {{"sizes", joined}});
+    ints("kernel").back() = whole;
+    for (const char* name : {"strides", "pads_low", "pads_high"}) ints(name).back() *= channels;
+    ints("pads_high").back() += whole - piece;
+  }
+
+  /// The matrix [taps * c, m] of filters of c channels each as one of filters of all channels of `joined` groups, 0 where they are
+  /// those of others.
+  Value with_joined_groups(Value matrix, const Node& conv, std::int64_t joined) {
+    const Dims& filters = conv.input(1).meta().sizes;
+    const SymExpr groups = conv.integer("groups");
+    const SymExpr taps = base::product(std::span(filters).subspan(2));
+    const SymExpr columns = floordiv(filters[0], groups);
+    ir::Literal own(DType::I8, {joined, 1, 1, joined, 1});
+    for (std::int64_t k = 0; k < joined; ++k) own.set_int(k * joined + k, 1);
+    const Dims apart{taps, 1, filters[1], floordiv(groups, joined), joined, columns};
+    const Value parts = b_.emit("reshape", {matrix}, {{"sizes", apart}});
+    return b_.emit("reshape", {b_.emit("mul", {parts, b_.constant(std::move(own))})},
+                   {{"sizes", Dims{taps * filters[1] * joined, filters[0]}}});
+  }
+
+  /// The columns of each of so many groups, and what is missing to whole panels of `width`.
+  Value in_whole_panels(Value matrix, std::int64_t groups, std::int64_t width) {
+    const Dims& sizes = matrix.meta().sizes;
+    const SymExpr columns = floordiv(sizes[1], groups);
+    const SymExpr whole = ceildiv(columns, width) * width;
+    const Value parts =
+        b_.emit("reshape", {matrix}, {{"sizes", Dims{sizes[0], SymExpr(groups), columns}}});
+    const Value padded = b_.emit("pad", {parts, number(DType::I8, 0)},
+                                 {{"low", Dims{0, 0, 0}}, {"high", Dims{0, 0, whole - columns}}});
+    return b_.emit("reshape", {padded}, {{"sizes", Dims{sizes[0], whole * groups}}});
+  }
+
   /// Groups of each panel that may have pairs that do not fit: an eighth, since pairs of 16 bits take three eighths longer, and no
   /// more than whose counterparts have room on the stack. 0 where kernels do not ask, of depths that are no whole groups, and
   /// of few.
@@ -177,8 +264,8 @@ class Emitter {
   Value pairs_fit(Value panels) {
     if (!multiplies_pairs(options_)) return {};
     constexpr std::int64_t kMost = 128;
-    const ir::Dims& sizes = panels.meta().sizes;
-    const ir::Dims pairs{sizes[0] * sizes[1] * sizes[2] * 2, 2};
+    const Dims& sizes = panels.meta().sizes;
+    const Dims pairs{sizes[0] * sizes[1] * sizes[2] * 2, 2};
     const Value wide = converted(b_.emit("reshape", {panels}, {{"sizes", pairs}}), DType::I32);
     const auto largest = [&](Value value) {
       const Value parts = b_.emit("max", {value, number(DType::I32, 0)});
@@ -234,7 +321,7 @@ class Emitter {
   }
   /// [m] as [m, 1, ...], what a result with its channels second adds to each of its images.
   Value beside_windows(Value by_channel, Value result) {
-    ir::Dims sizes(static_cast<std::size_t>(result.meta().rank()) - 1, SymExpr(1));
+    Dims sizes(static_cast<std::size_t>(result.meta().rank()) - 1, SymExpr(1));
     sizes[0] = by_channel.meta().sizes[0];
     return b_.emit("reshape", {by_channel}, {{"sizes", sizes}});
   }
@@ -251,9 +338,8 @@ class Emitter {
   }
   /// Zero points that move with their bytes.
   Value moved(Value zero, std::int64_t by) {
-    const Value from = zero ? behind_widening(zero) : Value();
-    if (zero && zero.meta().rank() == 0 && from.node->op_name() == "const")
-      return number(DType::I32, from.node->literal("value").at_int(0) + by);
+    if (const auto known = zero ? one_number(zero) : std::nullopt)
+      return number(DType::I32, *known + by);
     const Value distance = number(DType::I32, by);
     return zero ? b_.emit("add", {zero, distance}) : distance;
   }
@@ -298,6 +384,20 @@ BytePanels emit_byte_panels(GraphBuilder& builder, const ByteOperand& right,
 Value emit_byte_product(GraphBuilder& builder, const ByteOperand& left, const BytePanels& right,
                         const LowerOptions& options) {
   return Emitter(builder, options).product(left, right);
+}
+
+std::int64_t joined_groups(const Node& conv) {
+  const std::int64_t groups = conv.integer("groups");
+  const SymExpr& filters = conv.input(1).meta().sizes[0];
+  const std::int64_t columns = filters.is_constant() ? filters.constant() / groups : kLanes;
+  if (groups == 1 || columns >= kLanes || columns == 0 || kLanes % columns != 0) return 1;
+  return std::gcd(groups, kLanes / columns);
+}
+
+bool has_middle_zero(const ByteOperand& operand) {
+  if (operand.bytes.meta().dtype == DType::I8) return is_zero(operand.zero);
+  if (!operand.zero) return false;
+  return one_number(operand.zero) == kMiddle;
 }
 
 Value emit_byte_conv(GraphBuilder& builder, const ByteProduct& product, const Node& conv,

@@ -62,9 +62,22 @@ BytePanels emit_byte_panels(ir::GraphBuilder& builder, const ByteOperand& right,
 ir::Value emit_byte_product(ir::GraphBuilder& builder, const ByteOperand& left,
                             const BytePanels& right, const LowerOptions& options);
 
+/// Groups of a convolution that are multiplied as one, so that their columns fill a vector: the filters of each have zeros for the
+/// channels of the others.
+std::int64_t joined_groups(const ir::Node& conv);
+
+/// Whether the CPU's kernels multiply the taps of a row of few channels as they lie.
+inline bool multiplies_short_pieces(const LowerOptions& options) {
+  return !options.amx && !multiplies_pairs(options);
+}
+
+/// Whether bytes stand for numbers with a sign: without a zero point, or in the middle of those that have none.
+bool has_middle_zero(const ByteOperand& operand);
+
 /// The convolution `conv` with its channels last, whose windows are the rows on the left: packed_int8_conv with the terms of
 /// emit_byte_product(), the last one being q times the sums over x's channels, summed over the taps of each window.
-/// `product`: x as bytes [n, in..., c] less one zero point for all, and the weights as the matrix [taps * c, m].
+/// `product`: x as bytes [n, in..., c] less one zero point for all, and the weights as the matrix [taps * c, m]; of several groups
+/// [taps * c / groups, m], with has_middle_zero().
 ir::Value emit_byte_conv(ir::GraphBuilder& builder, const ByteProduct& product,
                          const ir::Node& conv, const LowerOptions& options);
 

@@ -16,6 +16,7 @@
 #include "jit/lower/nest_context.h"
 #include "jit/lower/order_scatters.h"
 #include "jit/lower/pack_weights.h"
+#include "jit/lower/pool_bytes.h"
 #include "jit/lower/quantised_products.h"
 #include "jit/lower/record.h"
 #include "jit/lower/region.h"
@@ -94,7 +95,8 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph packed =
       pack_weights(float8_products(bits_products(products, options), options), options);
   const ir::Graph bytes = dequantised_products(byte_products(packed, options), options);
-  return scales_in_memory(byte_functions(requantise(bytes, options), options), options);
+  const ir::Graph pools = pool_bytes(bytes, options);
+  return scales_in_memory(byte_functions(requantise(pools, options), options), options);
 }
 
 /// What builds the kernel of a group; null: it has none of its own.

@@ -27,6 +27,10 @@ constexpr std::int64_t kMaxDepth = std::numeric_limits<std::int32_t>::max() / (2
 /// Channels from which on windows are worth being put behind each other, and the most elements of a kernel.
 constexpr std::int64_t kLeastChannels = 16;
 constexpr std::int64_t kMaxTaps = 25;
+/// Channels of a first layer's result that fill half a vector.
+constexpr std::int64_t kLeastFirst = 8;
+/// Groups that are multiplied as one, at most: of more, most of what is multiplied is 0.
+constexpr std::int64_t kMostJoined = 4;
 
 bool is_single(Value value) { return value.meta().count().is_constant(1); }
 bool converts(Value value, DType dtype) {
@@ -193,17 +197,29 @@ class QuantisedConverter {
   bool is_window(const Node& node, const Quantised& left, const Quantised& right) const {
     const Value w = node.input(1);
     const Dims& sizes = w.meta().sizes;
-    if (node.integer("groups") != 1 || (left.zero && !is_single(left.zero)) ||
-        (left.scale && !is_single(left.scale)))
+    if ((left.zero && !is_single(left.zero)) || (left.scale && !is_single(left.scale)))
       return false;
     for (std::size_t d = 1; d < sizes.size(); ++d)
       if (!sizes[d].is_constant() || !is_even(right, w, d)) return false;
     const SymExpr taps = base::product(std::span(sizes).subspan(2));
     const bool is_cpu = options_.target == LowerOptions::Target::Cpu;
+    if (node.integer("groups") != 1) return is_cpu && are_groups_wide(node, right);
     const bool is_first = is_cpu && sizes[1].constant() < kLeastChannels &&
                           sizes[1].constant() * taps.constant() >= kLeastChannels;
+    if (is_first && multiplies_short_pieces(options_))
+      return sizes[0].is_constant() && sizes[0].constant() >= kLeastFirst;
     return (is_first || (sizes[1].constant() >= kLeastChannels && taps.constant() <= kMaxTaps)) &&
            is_deep_enough(sizes[1] * taps, sizes[0]);
+  }
+
+  /// Of groups of several channels.
+  static bool are_groups_wide(const Node& node, const Quantised& right) {
+    const Dims& sizes = node.input(1).meta().sizes;
+    const std::int64_t joined = joined_groups(node);
+    const std::int64_t channels = sizes[1].constant() * joined;
+    return joined <= kMostJoined && channels >= kLeastChannels && channels % 4 == 0 &&
+           sizes[0].is_constant() && has_middle_zero({right.bytes, right.zero}) &&
+           base::product(std::span(sizes).subspan(2)).constant() <= kMaxTaps;
   }
 
   class Builder {
@@ -308,7 +324,8 @@ class QuantisedConverter {
                          std::ranges::any_of(node_.ints("strides"),
                                              [](std::int64_t stride) { return stride != 1; }) ||
                          has_padding(node_);
-      if (moves) return emit_byte_conv(b_, {{x.bytes, x.zero}, {w.bytes, w.zero}}, node_, options_);
+      if (moves || node_.integer("groups") != 1)
+        return emit_byte_conv(b_, {{x.bytes, x.zero}, {w.bytes, w.zero}}, node_, options_);
       x.bytes = windows_of(b_, node_, x.bytes, zero_of(x));
       return multiplied(x, w);
     }

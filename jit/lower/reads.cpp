@@ -328,7 +328,9 @@ bool ReadAnalysis::keeps_bytes_instead(const Node* node) {
       ir::wants_fallback(*node) || opaque_readers_[k] != 0)
     return false;
   const std::optional<Value> bytes = bytes_behind(node->value());
-  if (!bytes || graph_.class_of(bytes->node) != NodeClass::Element) return false;
+  if (!bytes) return false;
+  const NodeClass kind = graph_.class_of(bytes->node);
+  if (kind != NodeClass::Element && kind != NodeClass::Nest) return false;
   is_pinned_[graph_.position(bytes->node)] = true;
   return true;
 }

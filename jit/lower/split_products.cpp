@@ -5,6 +5,7 @@
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
 #include "jit/lower/decompose.h"
+#include "jit/lower/index.h"
 
 namespace heddle::jit {
 namespace {

@@ -8,6 +8,8 @@
 //       acc[rows, columns] = w . panel, part of the depth by part
 //       for row in rows: for column in columns (vector): result(row, column, acc[row, column])
 //
+// Of several groups of channels, the panels of each are a strip, whose windows hold the channels of that group.
+//
 // Windows of a whole convolution in memory would be written and read once more beyond the first-level cache. Where they are
 // read in place (panel_conv.h), none of this is.
 #include "jit/nests/panel_conv.h"
@@ -38,6 +40,7 @@ PanelConvNest::PanelConvNest(NestContext& ctx)
       element_(ctx.node().input(0).meta().dtype),
       accumulator_(element_ == DType::U8 ? DType::I32 : DType::F32),
       group_(element_ == DType::U8 ? kByteGroup : kBf16Group),
+      groups_(ctx.node().integer("groups")),
       out_(ctx.output_sizes()),
       x_sizes_(ctx.operand_sizes(0)),
       x_(*ctx.affine(0)),
@@ -45,7 +48,10 @@ PanelConvNest::PanelConvNest(NestContext& ctx)
       kernel_(ctx.node().ints("kernel")),
       strides_(ctx.node().ints("strides")),
       pads_(ctx.node().ints("pads_low")),
-      dilations_(ctx.node().ints("dilations")) {
+      dilations_(ctx.node().ints("dilations")),
+      channels_(floordiv(x_sizes_.back(), groups_)),
+      group_columns_(floordiv(out_.back(), groups_)),
+      panel_columns_(ctx.operand_sizes(1)[2]) {
   if (is_of_bytes() && ctx.node().inputs().size() > 3 && ctx.node().input(3))
     pairs_fit_ = ctx.operand(3, {});
 }
@@ -63,26 +69,55 @@ PanelConvNest::Sums PanelConvNest::add_sums(std::int64_t rows) {
 Scalar PanelConvNest::no_sum() { return zero(b_, accumulator_); }
 
 SymExpr PanelConvNest::split(const SymExpr& tiles) {
-  const SymExpr all_panels = ceildiv(out_.back(), kTileColumns);
-  const SymExpr extent = tiles * ceildiv(all_panels, kStripPanels);
+  const SymExpr panels = ceildiv(group_columns_, panel_columns_);
+  const SymExpr strips = groups_ == 1 ? ceildiv(panels, kStripPanels) : SymExpr(groups_);
+  const SymExpr extent = tiles * strips;
   const Symbol p = b_.new_axis(extent);
   b_.set_parallel(p, extent);
-  first_panel_ = b_.simplify(floordiv(p, tiles)) * kStripPanels;
-  strip_ = min(kStripPanels, all_panels - first_panel_);
+  const SymExpr number = b_.simplify(floordiv(p, tiles));
+  group_number_ = groups_ == 1 ? SymExpr(0) : number;
+  first_panel_ = groups_ == 1 ? number * kStripPanels : SymExpr(0);
+  strip_ = groups_ == 1 ? min(kStripPanels, panels - first_panel_) : panels;
   b_.nest().work = base::product(out_) * depth() * (is_of_bytes() ? 1 : 2);
   return b_.simplify(mod(p, tiles));
 }
 
 void PanelConvNest::begin_panels() {
   const Symbol panel = b_.begin_for(strip_, ForStmt::Kind::Serial);
-  panel_ = first_panel_ + SymExpr(panel);
-  column_begin_ = panel_ * kTileColumns;
-  columns_ = min(kTileColumns, out_.back() - column_begin_);
+  const SymExpr of_group = first_panel_ + SymExpr(panel);
+  panel_ = group_number_ * ceildiv(group_columns_, panel_columns_) + of_group;
+  column_begin_ = of_group * panel_columns_;
+  columns_ = b_.simplify(min(panel_columns_, group_columns_ - column_begin_));
 }
 
 std::int64_t PanelConvNest::most_depth() const {
   const bool in_place = panels_.strides[3].is_constant(1);
   return ctx_.options().amx && in_place ? kAmxDepth : kGroupDepth;
+}
+
+bool PanelConvNest::may_run(const SymExpr& groups) const {
+  const bool fits = groups.is_constant() && groups.constant() <= most_depth();
+  return is_of_bytes() && fits && panels_.strides[3].is_constant(1) && !ctx_.options().amx &&
+         !multiplies_pairs(ctx_.options());
+}
+
+void PanelConvNest::multiply_runs(const Sums& sums, const SymExpr& rows, const TileOperand& a,
+                                  const SymExpr& first, const SymExpr& count,
+                                  std::vector<ContractStmt::Run> runs) {
+  const std::vector<SymExpr>& strides = panels_.strides;
+  for (ContractStmt::Run& run : runs) run.b_stride *= strides[1];
+  const SymExpr at = panels_.offset + strides[0] * panel_ + strides[1] * first;
+  b_.contract({.acc = sums.buffer,
+               .dtype = accumulator_,
+               .tile_rows = sums.rows,
+               .tile_columns = kTileColumns,
+               .rows = rows,
+               .columns = columns_,
+               .depth = count,
+               .a = a,
+               .b = {panels_.buffer, at, strides[1], strides[2]},
+               .group = group_,
+               .runs = std::move(runs)});
 }
 
 void PanelConvNest::multiply(const Sums& sums, const SymExpr& rows, const TileOperand& a,
@@ -114,12 +149,14 @@ void PanelConvNest::multiply(const Sums& sums, const SymExpr& rows, const TileOp
   b_.end_for();
 }
 
-void PanelConvNest::write(const Sums& sums, const SymExpr& rows, const IndexOfRow& index_of) {
+void PanelConvNest::write(const Sums& sums, const SymExpr& rows, const IndexOfRow& index_of,
+                          const Sums* more) {
   const Symbol row = b_.begin_for(rows, ForStmt::Kind::Serial);
   Index index = index_of(row);
   const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Vector);
-  const Scalar sum = b_.load(sums.buffer, SymExpr(row) * kTileColumns + SymExpr(column));
-  index.push_back(column_begin_ + SymExpr(column));
+  Scalar sum = b_.load(sums.buffer, SymExpr(row) * kTileColumns + SymExpr(column));
+  if (more != nullptr) sum = b_.apply(ScalarOp::Add, {sum, b_.load(more->buffer, SymExpr(column))});
+  index.push_back(group_number_ * group_columns_ + column_begin_ + SymExpr(column));
   ctx_.result(0, index, sum);
   b_.end_for();
   b_.end_for();
@@ -177,7 +214,8 @@ class CopiedWindowsNest : PanelConvNest {
     for (std::size_t d = 0; d < spatial(); ++d)
       first_.push_back(at[d + 1] * strides_[d] - pads_[d]);
     const SymExpr to = SymExpr(row) * pitch_;
-    gather_from(0, x_.offset + x_.strides[0] * at[0], to, std::nullopt);
+    const SymExpr from = x_.offset + x_.strides[0] * at[0];
+    gather_from(0, from + x_.strides.back() * first_channel(), to, std::nullopt);
     clear_rest(to);
     b_.end_for();
   }
@@ -209,7 +247,8 @@ class CopiedWindowsNest : PanelConvNest {
     const std::int64_t taps = kernel_[d];
     const bool one_piece =
         (taps == 1 || dilations_[d] == 1) && x_.strides.back().is_constant(1) &&
-        (taps == 1 || b_.simplify(x_.strides[d + 1] - channels()).is_constant(0));
+        (taps == 1 ||
+         (are_positions_joined() && b_.simplify(x_.strides[d + 1] - channels()).is_constant(0)));
     Mask whole;
     if (one_piece) {
       whole = within(d, first_[d], first_[d] + (taps - 1), inside);
@@ -253,6 +292,7 @@ class CopiedWindowsNest : PanelConvNest {
 };
 
 void build_panel_conv(NestContext& ctx) {
+  if (reads_windows_from_slab(ctx)) return build_panel_conv_slab(ctx);
   if (reads_windows_in_place(ctx)) return build_panel_conv_in_place(ctx);
   CopiedWindowsNest(ctx).build();
 }

@@ -33,6 +33,21 @@ bool reads_windows_in_place(NestContext& ctx);
 ///   m e e e e n
 void build_panel_conv_in_place(NestContext& ctx);
 
+/// Whether windows are read from a slab: few channels, so that the taps along the last dimension are a piece of a few whole groups, as those of a
+/// first layer that whole_pieces() made.
+bool reads_windows_from_slab(NestContext& ctx);
+
+/// What the windows of a tile of a row read, put side by side once, zero points where it lies outside of x:
+///
+///   for p in column strips x rows of the result x tiles of a row (parallel)
+///     for taps but those of the last dimension: slab[tap, :] = that row of x, from the tile's first window on
+///     for panel in strip:
+///       acc[rows, columns] = sum over the slab's rows of slab[tap, row * stride ...] . panel
+///       for row in rows: for column in columns (vector): result(position + row, column, acc[row, column])
+///
+/// Windows of neighbours overlap: of 7 x 7 taps that move by 2 each byte would be copied a dozen times.
+void build_panel_conv_slab(NestContext& ctx);
+
 class PanelConvNest {
  protected:
   /// Sums of a tile: a local buffer of rows x kTileColumns.
@@ -48,7 +63,12 @@ class PanelConvNest {
   explicit PanelConvNest(NestContext& ctx);
 
   std::size_t spatial() const { return kernel_.size(); }
-  const SymExpr& channels() const { return x_sizes_.back(); }
+  /// Of x, that a window reads: those of its group.
+  const SymExpr& channels() const { return channels_; }
+  /// Whether what a window reads of neighbouring positions lies side by side.
+  bool are_positions_joined() const { return groups_ == 1; }
+  /// Where the channels of the iteration's group begin.
+  SymExpr first_channel() const { return group_number_ * channels_; }
   bool is_of_bytes() const { return element_ == DType::U8; }
   /// Elements of a window.
   SymExpr depth() const;
@@ -56,7 +76,8 @@ class PanelConvNest {
   Scalar no_sum();
   Sums add_sums(std::int64_t rows);
 
-  /// Makes each tile of each strip of panels an iteration of the parallel axis. The number of the tile.
+  /// Makes each tile of each strip of panels an iteration of the parallel axis: of several groups, the panels of each are one. The
+  /// number of the tile.
   SymExpr split(const SymExpr& tiles);
   /// A loop over the panels of the strip.
   void begin_panels();
@@ -67,14 +88,23 @@ class PanelConvNest {
   /// @param accumulate  if not, = in place of +=; of no more groups than that
   void multiply(const Sums& sums, const SymExpr& rows, const TileOperand& a, const SymExpr& first,
                 const SymExpr& count, bool accumulate = true);
+  /// Whether taps may be multiplied as runs of one contraction, `groups` each.
+  bool may_run(const SymExpr& groups) const;
+  /// sums[rows, columns] = the sum over `runs`, by which a moves elements and b groups, of a . groups [first, first + count)
+  void multiply_runs(const Sums& sums, const SymExpr& rows, const TileOperand& a,
+                     const SymExpr& first, const SymExpr& count,
+                     std::vector<ContractStmt::Run> runs);
   /// The result's elements of `sums`, those of a row at index_of(row) and the column.
-  void write(const Sums& sums, const SymExpr& rows, const IndexOfRow& index_of);
+  /// @param more  sums of one row, which are added to those of each
+  void write(const Sums& sums, const SymExpr& rows, const IndexOfRow& index_of,
+             const Sums* more = nullptr);
 
   NestContext& ctx_;
   NestBuilder& b_;
   const DType element_;                 ///< of x: u8 or bf16
   const DType accumulator_;             ///< i32 or f32
   const std::int64_t group_;            ///< elements that are multiplied at a time
+  const std::int64_t groups_;           ///< of channels
   const std::vector<SymExpr> out_;      ///< [n, out..., columns]
   const std::vector<SymExpr> x_sizes_;  ///< [n, in..., c]
   const AffineOperand x_;
@@ -83,8 +113,13 @@ class PanelConvNest {
 
  private:
   Mask pairs_fit_;
-  SymExpr first_panel_, strip_;             ///< of the iteration
-  SymExpr panel_, column_begin_, columns_;  ///< of the panel
+  const SymExpr channels_;       ///< of a group
+  const SymExpr group_columns_;  ///< columns of a group
+  const SymExpr panel_columns_;  ///< kTileColumns at most
+  SymExpr group_number_;         ///< of the iteration's group of channels
+  SymExpr first_panel_, strip_;  ///< of the iteration
+  SymExpr panel_;
+  SymExpr column_begin_, columns_;  ///< of the panel, and of the group
 };
 
 }  // namespace heddle::jit

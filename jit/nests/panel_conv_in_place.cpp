@@ -84,13 +84,20 @@ class InPlaceNest : PanelConvNest {
     const Sums sums = add_sums(kTileRows);
     const std::optional<Scalar> zero = padding();
     begin_panels();
-    fill(sums, zero);
-    add_inside(sums);
-    write(sums, rows_, [this](const SymExpr& row) {
+    if (zero) sum_edge();
+    const auto index_of = [this](const SymExpr& row) {
       Index index = position_;
       for (std::size_t d = 0; d <= last_; ++d) index[d + 1] += row * step_[d];
       return index;
-    });
+    };
+    if (!are_positions_joined() && may_run(groups(1))) {
+      add_runs(sums);
+      write(sums, rows_, index_of, zero ? &edge_ : nullptr);
+    } else {
+      fill(sums, zero.has_value());
+      add_inside(sums);
+      write(sums, rows_, index_of);
+    }
     end_panels();
   }
 
@@ -184,17 +191,19 @@ class InPlaceNest : PanelConvNest {
     return value;
   }
 
+  /// What taps outside of x add to the sums of each row.
+  void sum_edge() {
+    const Symbol column = b_.begin_for(kTileColumns, ForStmt::Kind::Vector);
+    b_.store(edge_.buffer, column, no_sum());
+    b_.end_for();
+    add_outside(0, 0, b_.constant(DType::Bool, 1));
+  }
+
   /// What the sums of all rows begin with.
-  void fill(const Sums& sums, const std::optional<Scalar>& zero) {
-    if (zero) {
-      const Symbol column = b_.begin_for(kTileColumns, ForStmt::Kind::Vector);
-      b_.store(edge_.buffer, column, no_sum());
-      b_.end_for();
-      add_outside(0, 0, b_.constant(DType::Bool, 1));
-    }
+  void fill(const Sums& sums, bool has_edge) {
     const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const Symbol column = b_.begin_for(kTileColumns, ForStmt::Kind::Vector);
-    const Scalar value = zero ? b_.load(edge_.buffer, column) : no_sum();
+    const Scalar value = has_edge ? b_.load(edge_.buffer, column) : no_sum();
     b_.store(sums.buffer, SymExpr(row) * kTileColumns + SymExpr(column), value);
     b_.end_for();
     b_.end_for();
@@ -224,11 +233,33 @@ class InPlaceNest : PanelConvNest {
     b_.end_for();
   }
 
+  /// From the x of a row of the tile to that of the next one.
+  SymExpr row_stride() const {
+    SymExpr stride = 0;
+    for (std::size_t d = 0; d <= last_; ++d) stride += step_[d] * strides_[d] * x_.strides[d + 1];
+    return stride;
+  }
+
+  /// All taps inside of x at once.
+  void add_runs(const Sums& sums) {
+    SymExpr from = x_.offset + x_.strides[0] * position_[0] + first_channel();
+    SymExpr tap = 0;
+    std::vector<ContractStmt::Run> runs;
+    for (std::size_t d = 0; d <= last_; ++d) {
+      std::int64_t behind = 1;
+      for (std::size_t k = d + 1; k <= last_; ++k) behind *= kernel_[k];
+      from += place_of(d, taps_[d].begin);
+      tap = tap * kernel_[d] + taps_[d].begin;
+      runs.push_back({.count = taps_[d].count,
+                      .a_stride = x_.strides[d + 1] * dilations_[d],
+                      .b_stride = groups(behind)});
+    }
+    multiply_runs(sums, rows_, {x_.buffer, from, row_stride(), group_}, groups(tap), groups(1),
+                  std::move(runs));
+  }
+
   void add_inside(const Sums& sums) {
-    SymExpr row_stride = 0;
-    for (std::size_t d = 0; d <= last_; ++d)
-      row_stride += step_[d] * strides_[d] * x_.strides[d + 1];
-    SymExpr from = x_.offset + x_.strides[0] * position_[0];
+    SymExpr from = x_.offset + x_.strides[0] * position_[0] + first_channel();
     SymExpr tap = 0;
     for (std::size_t d = 0; d < last_; ++d) {
       const SymExpr t = taps_[d].begin + b_.begin_for(taps_[d].count, ForStmt::Kind::Serial);
@@ -236,12 +267,12 @@ class InPlaceNest : PanelConvNest {
       tap = tap * kernel_[d] + t;
     }
     const bool one_piece =
-        kernel_[last_] == 1 ||
-        (dilations_[last_] == 1 && b_.simplify(x_.strides[last_ + 1] - channels()).is_constant(0));
+        kernel_[last_] == 1 || (are_positions_joined() && dilations_[last_] == 1 &&
+                                b_.simplify(x_.strides[last_ + 1] - channels()).is_constant(0));
     const Taps& row = taps_[last_];
     const SymExpr pieces = one_piece ? SymExpr(1) : row.count;
     const SymExpr t = row.begin + b_.begin_for(pieces, ForStmt::Kind::Serial);
-    const TileOperand a{x_.buffer, from + place_of(last_, t), row_stride, group_};
+    const TileOperand a{x_.buffer, from + place_of(last_, t), row_stride(), group_};
     multiply(sums, rows_, a, groups(tap * kernel_[last_] + t), groups(one_piece ? row.count : 1));
     for (std::size_t d = 0; d <= last_; ++d) b_.end_for();
   }
@@ -263,7 +294,7 @@ class InPlaceNest : PanelConvNest {
 }  // namespace
 
 bool reads_windows_in_place(NestContext& ctx) {
-  const SymExpr channels = ctx.operand_sizes(0).back();
+  const SymExpr channels = floordiv(ctx.operand_sizes(0).back(), ctx.node().integer("groups"));
   const std::int64_t group =
       ctx.node().input(0).meta().dtype == DType::U8 ? kByteGroup : kBf16Group;
   if (!channels.is_constant() || channels.constant() % group != 0) return false;

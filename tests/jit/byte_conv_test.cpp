@@ -1,4 +1,4 @@
-// Convolutions of bytes whose windows are read in place, exact and for images and kernels of all kinds.
+// Convolutions of bytes whose windows are read in place, from slabs or copied, exact and for images and kernels of all kinds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,6 +17,8 @@ struct ByteConv {
   std::int64_t zero = 117;
   bool is_zero_given = false;  ///< with the arguments
   bool is_part = false;        ///< x is some of the channels of a larger tensor
+  std::int64_t groups = 1;
+  bool is_open = false;  ///< x's sizes but the channels
 };
 
 /// conv of i32, x less its zero point.
@@ -24,7 +26,10 @@ ir::Graph convolution(const ByteConv& c) {
   GraphBuilder b("main");
   Ints sizes = c.x;
   if (c.is_part) sizes.back() += 16;
-  Value x = b.input(ir::TensorMeta::of(u8, ir::Dims(sizes.begin(), sizes.end())), "x");
+  ir::Dims dims(sizes.begin(), sizes.end());
+  for (std::size_t d = 0; c.is_open && d + 1 < dims.size(); ++d)
+    dims[d] = SymExpr::size(static_cast<std::uint32_t>(d));
+  Value x = b.input(ir::TensorMeta::of(u8, dims), "x");
   if (c.is_part)
     x = b.emit("slice", {x},
                {{"start", ir::Dims(sizes.size(), SymExpr(0))},
@@ -39,23 +44,33 @@ ir::Graph convolution(const ByteConv& c) {
                    {"pads_low", c.low},
                    {"pads_high", c.high},
                    {"dilations", c.dilations},
-                   {"groups", std::int64_t{1}},
+                   {"groups", c.groups},
                    {"channels_last", true}}));
   return b.finish();
 }
 
+/// The nest of the convolution's kernel; null: there is none of bytes.
+std::shared_ptr<const jit::Nest> nest_of_bytes(const jit::Program& program) {
+  for (const jit::ProgramKernel& kernel : program.kernels)
+    if (kernel.nest != nullptr && kernel.nest->name.find("packed_int8_conv") != std::string::npos)
+      return kernel.nest;
+  ADD_FAILURE() << "no kernel of bytes";
+  return nullptr;
+}
+
 /// Whether the kernel of bytes copies no windows: of bytes it keeps a group of zero points at most.
 bool reads_in_place(const ir::Graph& graph) {
-  for (const jit::ProgramKernel& kernel : lowered(graph).kernels) {
-    if (kernel.nest == nullptr || kernel.nest->name.find("packed_int8_conv") == std::string::npos)
-      continue;
-    return std::ranges::none_of(kernel.nest->buffers, [](const jit::NestBuffer& buffer) {
-      return buffer.scope == jit::NestBuffer::Scope::Local && buffer.dtype == u8 &&
-             !buffer.count.is_constant(4);
-    });
-  }
-  ADD_FAILURE() << "no kernel of bytes";
-  return false;
+  const auto nest = nest_of_bytes(lowered(graph));
+  return nest != nullptr && std::ranges::none_of(nest->buffers, [](const jit::NestBuffer& buffer) {
+           return buffer.scope == jit::NestBuffer::Scope::Local && buffer.dtype == u8 &&
+                  !buffer.count.is_constant(4);
+         });
+}
+
+/// Whether it multiplies all taps of a window by one contraction.
+bool multiplies_in_runs(const ir::Graph& graph) {
+  const auto nest = nest_of_bytes(lowered(graph));
+  return nest != nullptr && print(*nest).find(" run ") != std::string::npos;
 }
 
 void expect_exact(const ByteConv& c) {
@@ -133,6 +148,116 @@ TEST(ByteConvs, CopyOtherWindows) {
                              {.x = {2, 5, 5, 16}},
                              {.x = {1, 2, 21, 16}, .low = {1, 9}, .high = {1, 9}}};
   for (const ByteConv& c : copied) {
+    EXPECT_FALSE(reads_in_place(convolution(c)));
+    expect_exact(c);
+  }
+}
+
+/// Of each group in place, the sums of all taps in registers; of few columns several groups as one.
+TEST(ByteConvs, OfGroups) {
+  const ByteConv groups[] = {
+      {.x = {1, 7, 9, 48}, .weights = {48, 16, 3, 3}, .groups = 3},
+      {.x = {1, 7, 9, 48}, .weights = {48, 16, 3, 3}, .zero = 0, .groups = 3},
+      {.x = {1, 12, 19, 48}, .weights = {48, 16, 3, 3}, .strides = {2, 2}, .groups = 3},
+      {.x = {1, 5, 40, 48}, .weights = {72, 24, 3, 3}, .groups = 2},
+      {.x = {1, 5, 9, 128}, .weights = {160, 64, 3, 3}, .is_zero_given = true, .groups = 2},
+      {.x = {1, 6, 9, 48}, .weights = {48, 8, 3, 3}, .groups = 6},
+      {.x = {1, 6, 9, 48}, .weights = {48, 4, 3, 3}, .groups = 12},
+      {.x = {1, 9, 13, 32}, .weights = {32, 16, 1, 5}, .low = {0, 2}, .high = {0, 2}, .groups = 2},
+      {.x = {1, 9, 13, 32}, .weights = {32, 16, 3, 3}, .dilations = {1, 2}, .groups = 2},
+      {.x = {1, 7, 9, 32}, .weights = {32, 16, 3, 3}, .is_part = true, .groups = 2},
+  };
+  for (const ByteConv& c : groups) {
+    EXPECT_TRUE(multiplies_in_runs(convolution(c))) << c.groups;
+    expect_exact_in_place(c);
+  }
+}
+
+TEST(ByteConvs, OfGroupsWhoseWindowsAreCopied) {
+  const ByteConv copied[] = {
+      {.x = {2, 5, 5, 48}, .weights = {48, 16, 3, 3}, .groups = 3},
+      {.x = {1, 5, 9, 32}, .weights = {64, 16, 3, 3}, .groups = 2, .is_open = true},
+      {.x = {1, 6, 7, 48}, .weights = {48, 4, 3, 3}, .groups = 12, .is_open = true},
+      {.x = {1, 6, 7, 32},
+       .weights = {32, 16, 1, 1},
+       .low = {0, 0},
+       .high = {0, 0},
+       .groups = 2,
+       .is_open = true}};
+  for (const ByteConv& c : copied) {
+    EXPECT_FALSE(reads_in_place(convolution(c)));
+    expect_exact(c);
+  }
+}
+
+/// Weights without a sign around their middle are as good; around anything else they are not.
+TEST(ByteConvs, OfGroupsWhoseWeightsHaveZeroPoints) {
+  for (const std::int64_t zero : {128, 127}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(u8, {"1", "7", "9", "32"}), "x");
+    const auto wide = [&](Value bytes) { return b.emit("convert", {bytes}, {{"dtype", i32}}); };
+    ir::Literal zeros(i32, {32, 1, 1, 1});
+    for (std::int64_t k = 0; k < 32; ++k) zeros.set_int(k, zero);
+    const Value w = b.constant(any_bytes(u8, {32, 16, 3, 3}, 7));
+    b.output(b.emit("conv", {wide(x), b.emit("sub", {wide(w), b.constant(zeros)})},
+                    {{"strides", Ints{1, 1}},
+                     {"pads_low", Ints{1, 1}},
+                     {"pads_high", Ints{1, 1}},
+                     {"dilations", Ints{1, 1}},
+                     {"groups", std::int64_t{2}},
+                     {"channels_last", true}}));
+    const ir::Graph graph = b.finish();
+    EXPECT_EQ(nests_of(lowered(graph)).find("packed_int8_conv") != std::string::npos, zero == 128);
+    expect_program_right(graph, lowered(graph), {any_bytes(u8, {1, 7, 9, 32}, 3)}, as_code(), 0);
+  }
+}
+
+/// Few channels in each group are left to f32.
+TEST(ByteConvs, NotOfNarrowGroups) {
+  for (const std::int64_t each : {1, 2}) {
+    const ByteConv narrow{.x = {1, 7, 9, 48}, .weights = {48, each, 3, 3}, .groups = 48 / each};
+    for (const jit::ProgramKernel& kernel : lowered(convolution(narrow)).kernels) {
+      const std::string name = kernel.nest == nullptr ? "" : kernel.nest->name;
+      EXPECT_THAT(name, ::testing::Not(::testing::HasSubstr("packed_int8_conv")));
+    }
+  }
+}
+
+/// Images of few channels: what the windows of a tile read is put side by side once, taps in whole groups.
+TEST(ByteConvs, ReadWindowsOfFewChannelsFromSlabs) {
+  const ByteConv first[] = {
+      {.x = {1, 17, 23, 3}, .weights = {32, 3, 3, 3}, .strides = {2, 2}},
+      {.x = {1, 17, 23, 3}, .weights = {32, 3, 3, 3}, .strides = {2, 2}, .zero = 0},
+      {.x = {2, 21, 90, 3},
+       .weights = {24, 3, 7, 7},
+       .strides = {2, 2},
+       .low = {3, 3},
+       .high = {3, 3}},
+      {.x = {1, 9, 70, 1}, .weights = {64, 1, 5, 5}, .low = {0, 0}, .high = {4, 4}},
+      {.x = {1, 9, 50, 4}, .weights = {72, 4, 3, 3}, .is_zero_given = true},
+      {.x = {1, 12, 13, 5},
+       .weights = {80, 5, 2, 3},
+       .strides = {1, 3},
+       .low = {1, 0},
+       .high = {0, 2}},
+      {.x = {1, 12, 40, 12}, .weights = {80, 12, 3, 3}, .dilations = {2, 1}},
+      {.x = {1, 4, 5, 33, 3},
+       .weights = {32, 3, 2, 3, 3},
+       .strides = {1, 2, 1},
+       .low = {1, 1, 1},
+       .high = {1, 1, 1},
+       .dilations = {1, 1, 1}},
+      {.x = {1, 100, 3},
+       .weights = {40, 3, 9},
+       .strides = {4},
+       .low = {4},
+       .high = {4},
+       .dilations = {1}},
+      {.x = {1, 17, 23, 3}, .weights = {32, 3, 3, 3}, .strides = {2, 2}, .is_open = true},
+      {.x = {1, 6, 75, 3}, .weights = {32, 3, 3, 3}, .is_open = true},
+  };
+  for (const ByteConv& c : first) {
+    EXPECT_TRUE(multiplies_in_runs(convolution(c)));
     EXPECT_FALSE(reads_in_place(convolution(c)));
     expect_exact(c);
   }

@@ -128,6 +128,24 @@ TEST(ByteFunctions, NotOfOtherElements) {
   expect_code_right_at(b.finish(), {3});
 }
 
+/// What is quantised by the scale that it was dequantised by is the byte itself; by another one, or a copy, it is not.
+TEST(ByteFunctions, AByteItself) {
+  const auto text_of = [](double scale, bool is_copied) {
+    GraphBuilder b("main");
+    Value x = b.input(tensor(i8, {"s0", "300"}));
+    if (is_copied) x = b.emit("clone", {b.emit("permute", {x}, {{"perm", Ints{1, 0}}})});
+    const Value y = byte_of(b, number_of(b, x, 3, 0.05), i8, 3, scale);
+    b.output(b.emit("add", {y, b.constant(ir::Literal::scalar_int(i8, 1))}));
+    const ir::Graph graph = b.finish();
+    expect_code_right(graph, {all_bytes(i8, 3)}, 0);
+    return nests_of(jit::lower(graph, {.vector_bytes = 64}));
+  };
+  EXPECT_THAT(text_of(0.05, false), Not(HasSubstr("f32")));
+  EXPECT_THAT(text_of(0.0500001, false), Not(HasSubstr("f32"))) << "rounded to the same";
+  EXPECT_THAT(text_of(0.051, false), HasSubstr("f32"));
+  EXPECT_THAT(text_of(0.05, true), Not(HasSubstr("f32")));
+}
+
 TEST(ByteFunctions, LeaveOthers) {
   const ir::Graph graph = activation(u8, u8);
   EXPECT_FALSE(jit::byte_functions(graph, {}).identical(graph));

@@ -245,11 +245,12 @@ class Machine {
                  of_b + k * value_of(now.b_stride), sum);
       return;
     }
-    for (std::int64_t k = 0; k < value_of(s.depth); ++k) {
-      const HostScalar a = operand(s.a, m, k, of_a);
-      const HostScalar b = operand(s.b, k, n, of_b);
-      sum = ir::ops::apply(ScalarOp::Add, {sum, ir::ops::apply(ScalarOp::Mul, {a, b})});
-    }
+    for (std::int64_t k = 0; k < value_of(s.depth); ++k)
+      for (std::int64_t g = 0; g < s.group; ++g) {
+        const HostScalar a = ir::ops::convert(operand(s.a, m, k, of_a + g), s.dtype);
+        const HostScalar b = ir::ops::convert(operand(s.b, k, n, of_b + g), s.dtype);
+        sum = ir::ops::apply(ScalarOp::Add, {sum, ir::ops::apply(ScalarOp::Mul, {a, b})});
+      }
   }
 
   void run(const Block& block) {

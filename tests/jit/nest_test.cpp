@@ -251,7 +251,7 @@ TEST(NestCheck, N15WhatIsDequantisedIsARightOperandOfBytes) {
                 [](Nest& n) { std::get<ContractStmt>(n.body[4].node).b.dequantised = by_first(); });
 }
 
-TEST(NestCheck, N18RunsLieAlongTheDepth) {
+TEST(NestCheck, N18RunsLieAlongTheDepthOrAreOfGroupsOfBytes) {
   expect_broken("N18", [](Nest& n) { std::get<ContractStmt>(n.body[4].node).runs = {{2, 3, 4}}; });
   expect_broken("N8", [](Nest& n) {
     std::get<ContractStmt>(n.body[4].node).runs = {{SymExpr::size(7), 3, 4}};

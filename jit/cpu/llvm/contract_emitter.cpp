@@ -128,7 +128,9 @@ void NestEmitter::operator()(const ContractStmt& s) {
             kLineBytes / static_cast<std::int64_t>(size_of(nest_.buffers[s.b.buffer].dtype)),
             last_columns(s)};
   // Gathering costs as much as the arithmetic of several rows; packing what lies along the depth does not.
-  if (!s.runs.empty()) {
+  if (!s.runs.empty() && s.group != 1) {
+    contract_group_runs(tile);
+  } else if (!s.runs.empty()) {
     contract_runs(tile);
   } else if (s.gathers ||
              (s.group == 1 && s.b.row_stride.is_constant(1) && !s.b.column_stride.is_constant(1))) {

@@ -277,6 +277,21 @@ class NestEmitter {
   void store_sums(const Tile& tile, llvm::Value* row, llvm::Value* column, unsigned columns,
                   Values sums);
 
+  // group_run_emitter.cpp: sums of groups of bytes in runs.
+  void contract_group_runs(const Tile& tile);
+  void group_run_columns(const Tile& tile, llvm::Value* row, unsigned rows);
+  void group_run_block(const Tile& tile, llvm::Value* row, unsigned rows, llvm::Value* column,
+                       unsigned vectors, llvm::Value* mask);
+  /// Where the first ones' groups begin in a and b, and which lanes of the last vector are columns of the tile.
+  struct GroupRunBlock {
+    unsigned rows;
+    llvm::Value* first_row;
+    BlockColumn column;
+    llvm::Value* mask;
+  };
+  /// What runs from number `run` on add.
+  Values add_group_runs(const Tile& tile, const GroupRunBlock& block, std::size_t run, Values sums);
+
   // pair_contract_emitter.cpp
   bool sums_by_pairs(const ContractStmt& s) const;
   Values pair_step(const Tile& tile, llvm::Value* k, unsigned n, llvm::Value* first_row,

@@ -116,19 +116,20 @@ TEST(PackedBf16Conv, packed_bf16_conv_c6) {
                          "C6 the last dimension of panels is 2: expected 2, got 4");
 }
 
-TEST(PackedBf16Conv, packed_bf16_conv_c7) {
-  expect_pair_conv_error({.panels = meta(bf16, {1, 13, 8, 2})},
-                         "C7 q groups of 2 hold a window, and q - 1 do not: expected 14, got 13");
-}
-
 TEST(PackedBf16Conv, packed_bf16_conv_c8) {
-  expect_pair_conv_error({.panels = meta(bf16, {2, 14, 8, 2})},
-                         "C8 p panels of w columns hold the columns, and p - 1 do not: ");
+  expect_pair_conv_error({.panels = meta(bf16, {1, 13, 8, 2})},
+                         "C8 q groups of 2 hold a window, and q - 1 do not: expected 14, got 13");
 }
 
 TEST(PackedBf16Conv, packed_bf16_conv_c9) {
+  expect_pair_conv_error({.panels = meta(bf16, {2, 14, 8, 2})},
+                         "C9 each group's share of the p panels of w columns holds its columns, "
+                         "and one less does not: ");
+}
+
+TEST(PackedBf16Conv, packed_bf16_conv_c10) {
   expect_pair_conv_error({.x = meta(bf16, {1, 2, 4, 3})},
-                         "C9 the kernel fits into the padded input: ");
+                         "C10 the kernel fits into the padded input: ");
 }
 
 }  // namespace

@@ -58,6 +58,29 @@ void expect_byte_conv(const ByteWindows& c) {
   expect_same(got, value_of({"conv", {centred, byte_integers(weights)}, conv}));
 }
 
+/// Two groups of 4 channels and 3 columns, whose panels of 4 columns have one that is of none.
+TEST(PackedInt8Conv, OfGroups) {
+  const ByteWindows c{.low = {1, 0}};
+  const Literal x = any_bytes(u8, {2, 5, 6, 8}, 3);
+  const Literal weights = any_bytes(i8, {6, 4, 3, 2}, 4);
+  Literal panels(i8, {2, 6, 4, 4});
+  for (std::int64_t m = 0; m < 6; ++m)
+    for (std::int64_t channel = 0; channel < 4; ++channel)
+      for (std::int64_t tap = 0; tap < 6; ++tap)
+        panels.set_int(((m / 3 * 6 + tap) * 4 + m % 3) * 4 + channel,
+                       weights.at_int((m * 4 + channel) * 6 + tap));
+  ir::Attrs attrs = c.attrs();
+  attrs["kernel"] = c.kernel;
+  attrs["columns"] = std::int64_t{6};
+  attrs["groups"] = std::int64_t{2};
+  ir::Attrs conv = c.attrs();
+  conv["groups"] = std::int64_t{2};
+  conv["channels_last"] = true;
+  const Literal zero = Literal::scalar_int(u8, 0);
+  expect_same(value_of({"packed_int8_conv", {x, panels, zero}, attrs}),
+              value_of({"conv", {byte_integers(x), byte_integers(weights)}, conv}));
+}
+
 TEST(PackedInt8Conv, IsConvOfTheBytes) {
   expect_byte_conv({});
   expect_byte_conv({.kernel = {1, 1}});
@@ -131,28 +154,38 @@ TEST(PackedInt8Conv, packed_int8_conv_c6) {
 }
 
 TEST(PackedInt8Conv, packed_int8_conv_c7) {
-  EXPECT_EQ(
-      (ByteConvCall{.panels = meta(i8, {1, 6, 8, 4})}.error()),
-      "packed_int8_conv: C7 q groups of 4 hold a window, and q - 1 do not: expected 7, got 6");
+  constexpr const char* kText =
+      "packed_int8_conv: C7 groups is at least 1 and divides c and columns: ";
+  for (const std::int64_t groups : {0, 2, 3}) {
+    ByteConvCall call;
+    call.attrs["groups"] = groups;
+    expect_byte_conv_error(call.error(), kText);
+  }
 }
 
 TEST(PackedInt8Conv, packed_int8_conv_c8) {
-  expect_byte_conv_error(
-      (ByteConvCall{.panels = meta(i8, {2, 7, 8, 4})}.error()),
-      "packed_int8_conv: C8 p panels of w columns hold the columns, and p - 1 do not: ");
+  EXPECT_EQ(
+      (ByteConvCall{.panels = meta(i8, {1, 6, 8, 4})}.error()),
+      "packed_int8_conv: C8 q groups of 4 hold a window, and q - 1 do not: expected 7, got 6");
 }
 
 TEST(PackedInt8Conv, packed_int8_conv_c9) {
-  expect_byte_conv_error((ByteConvCall{.x = meta(u8, {1, 2, 4, 3})}.error()),
-                         "packed_int8_conv: C9 the kernel fits into the padded input: ");
+  expect_byte_conv_error((ByteConvCall{.panels = meta(i8, {2, 7, 8, 4})}.error()),
+                         "packed_int8_conv: C9 each group's share of the p panels of w columns "
+                         "holds its columns, and one less does not: ");
 }
 
 TEST(PackedInt8Conv, packed_int8_conv_c10) {
+  expect_byte_conv_error((ByteConvCall{.x = meta(u8, {1, 2, 4, 3})}.error()),
+                         "packed_int8_conv: C10 the kernel fits into the padded input: ");
+}
+
+TEST(PackedInt8Conv, packed_int8_conv_c11) {
   const ByteConvCall call;
   for (const ir::TensorMeta& flag : {meta(i32, {}), meta(boolean, {1})})
     expect_byte_conv_error(
         error_of("packed_int8_conv", {call.x, call.panels, call.zero, flag}, call.attrs),
-        "packed_int8_conv: C10 pairs_fit is a bool without dimensions: ");
+        "packed_int8_conv: C11 pairs_fit is a bool without dimensions: ");
 }
 
 }  // namespace

@@ -1,0 +1,130 @@
+#include <algorithm>
+
+#include "jit/lower/index.h"
+#include "jit/nests/panel_conv.h"
+
+namespace heddle::jit {
+namespace {
+
+using ir::ScalarOp;
+
+/// Bytes of a slab, at most: it stays in the first-level cache beside a panel.
+constexpr std::int64_t kMostSlabBytes = 16 * 1024;
+/// Channels from which on windows are read where they lie.
+constexpr std::int64_t kManyChannels = 16;
+/// A slab's rows are filled in whole vectors, two at a time.
+constexpr std::int64_t kVectorBytes = 128;
+constexpr std::int64_t kSlabBlockRows = 4;
+
+std::int64_t up_to(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+
+class SlabNest : PanelConvNest {
+ public:
+  explicit SlabNest(NestContext& ctx)
+      : PanelConvNest(ctx), last_(spatial() - 1), length_(out_[last_ + 1]) {
+    const std::int64_t c = channels().constant();
+    piece_ = kernel_[last_] * c;
+    step_ = strides_[last_] * c;
+    tile_rows_ = kTileRows;
+    if (length_.is_constant()) {
+      const std::int64_t length = std::max<std::int64_t>(1, length_.constant());
+      const std::int64_t tiles = (length + kTileRows - 1) / kTileRows;
+      tile_rows_ = up_to((length + tiles - 1) / tiles, kSlabBlockRows);
+    }
+    pitch_ = up_to((tile_rows_ - 1) * step_ + piece_, kVectorBytes);
+    for (std::size_t d = 0; d < last_; ++d) rows_of_slab_ *= kernel_[d];
+  }
+
+  bool fits() const {
+    return may_run(piece_ / kByteGroup) && rows_of_slab_ * pitch_ <= kMostSlabBytes;
+  }
+
+  void build() {
+    std::vector<SymExpr> tiles(out_.begin(), out_.end() - 1);
+    tiles.back() = ceildiv(length_, tile_rows_);
+    const SymExpr number = split(base::product(tiles));
+    position_ = delinearize(number, tiles, b_.facts());
+    position_.back() *= tile_rows_;
+    const SymExpr rows = b_.simplify(min(tile_rows_, length_ - position_.back()));
+    slab_ = b_.add_local(DType::U8, rows_of_slab_ * pitch_, rows_of_slab_ * pitch_);
+    const Sums sums = add_sums(kTileRows);
+    zero_ = ctx_.operand(2, {});
+    fill(0, x_.offset + x_.strides[0] * position_[0], 0, std::nullopt);
+    begin_panels();
+    multiply_runs(sums, rows, {slab_, 0, step_, kByteGroup}, 0, piece_ / kByteGroup,
+                  {{.count = rows_of_slab_, .a_stride = pitch_, .b_stride = piece_ / kByteGroup}});
+    write(sums, rows, [&](const SymExpr& row) {
+      Index index = position_;
+      index.back() += row;
+      return index;
+    });
+    end_panels();
+  }
+
+ private:
+  /// Rows of the slab for taps of dimensions from `d` on, whose first is number `to`; what they are of begins at `from` in x.
+  void fill(std::size_t d, const SymExpr& from, const SymExpr& to, const Mask& inside) {
+    if (d == last_) return fill_row(from, to, inside);
+    const Symbol tap = b_.begin_for(kernel_[d], ForStmt::Kind::Serial);
+    const SymExpr place = position_[d + 1] * strides_[d] - pads_[d] + SymExpr(tap) * dilations_[d];
+    Mask still = inside;
+    if (pads_[d] != 0) still = where_less(b_, still, -1, place);
+    if (ctx_.node().ints("pads_high")[d] != 0)
+      still = where_less(b_, still, place, x_sizes_[d + 1]);
+    fill(d + 1, from + place * x_.strides[d + 1], to * kernel_[d] + SymExpr(tap), still);
+    b_.end_for();
+  }
+
+  /// Most tiles lie inside of x altogether, and are copied without asking for each byte.
+  void fill_row(const SymExpr& from, const SymExpr& to, const Mask& inside) {
+    const SymExpr first = position_.back() * step_ - pads_[last_] * channels();
+    const auto within = [&](const SymExpr& low, const SymExpr& high) {
+      const Mask behind = pads_[last_] != 0 ? where_less(b_, inside, -1, low) : inside;
+      return where_less(b_, behind, high, x_sizes_[last_ + 1] * channels());
+    };
+    const Mask whole = within(first, first + (pitch_ - 1));
+    b_.begin_if(*whole);
+    const SymExpr each = b_.begin_for(pitch_, ForStmt::Kind::Vector);
+    b_.store(slab_, to * pitch_ + each, b_.load(x_.buffer, from + first + each));
+    b_.end_for();
+    b_.end_if();
+    b_.begin_if(b_.apply(ScalarOp::Not, {*whole}));
+    const SymExpr k = b_.begin_for(pitch_, ForStmt::Kind::Vector);
+    const Mask mask = within(first + k, first + k);
+    const Scalar byte = b_.load(x_.buffer, from + first + k, id_of(mask));
+    b_.store(slab_, to * pitch_ + k, select(b_, mask, byte, zero_));
+    b_.end_for();
+    b_.end_if();
+  }
+
+  const std::size_t last_;  ///< spatial dimension
+  const SymExpr length_;    ///< of the result along it
+  std::int64_t tile_rows_ = 0;
+  std::int64_t piece_ = 0;  ///< bytes of the taps along the last dimension, which lie in one piece
+  std::int64_t step_ = 0;   ///< bytes from one window to the next
+  std::int64_t pitch_ = 0;  ///< of the slab
+  std::int64_t rows_of_slab_ = 1;
+  NestBufferId slab_ = 0;
+  Index position_;  ///< of the first row: image and spatial dimensions
+  Scalar zero_;
+};
+
+}  // namespace
+
+bool reads_windows_from_slab(NestContext& ctx) {
+  const ir::Node& node = ctx.node();
+  if (node.input(0).meta().dtype != DType::U8 || node.integer("groups") != 1) return false;
+  const SymExpr channels = ctx.operand_sizes(0).back();
+  const std::size_t last = node.ints("kernel").size() - 1;
+  const AffineOperand x = *ctx.affine(0);
+  const bool in_one_piece = channels.is_constant() && channels.constant() < kManyChannels &&
+                            node.ints("kernel")[last] > 1 && node.ints("dilations")[last] == 1 &&
+                            node.ints("kernel")[last] * channels.constant() % kByteGroup == 0 &&
+                            (channels.is_constant(1) || x.strides.back().is_constant(1)) &&
+                            ctx.builder().simplify(x.strides[last + 1] - channels).is_constant(0);
+  return in_one_piece && SlabNest(ctx).fits();
+}
+
+void build_panel_conv_slab(NestContext& ctx) { SlabNest(ctx).build(); }
+
+}  // namespace heddle::jit
