@@ -1,7 +1,9 @@
 #include "jit/lower/byte_functions.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -40,7 +42,7 @@ const Bytes& few_bytes() {
 /// What a table must save at least, in simple operations on a vector of 32-bit elements. Reading one takes 5 where registers hold
 /// it; else some 3 for each element.
 int least_cost(const LowerOptions& options) {
-  constexpr int kOfRegisters = 24;
+  constexpr int kOfRegisters = 12;
   constexpr int kOfElement = 3;
   constexpr int kElementBytes = 4;
   if (options.byte_tables) return kOfRegisters;
@@ -181,104 +183,171 @@ class ByteFunctions {
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
     if (!note(node) || !is_byte(node.output().dtype)) return std::nullopt;
-    std::vector<const Node*> chain;
-    std::unordered_set<const Node*> seen;
-    const int cost = collect(&node, chain, seen);
-    Value byte = rewriter.map(made_.at(&node).byte);
-    if (const Value itself = byte_itself(chain)) return std::vector<Value>{rewriter.map(itself)};
-    if (cost < least_) return std::nullopt;
-    GraphBuilder& builder = rewriter.builder();
-    if (byte.meta().dtype != DType::U8)
-      byte = builder.emit("convert", {byte}, {{"dtype", DType::U8}});
-    return std::vector<Value>{builder.emit("gather", {builder.constant(table_of(chain)), byte})};
+    std::vector<Leaf> leaves;
+    const auto itself = [](const Numbers& numbers) { return numbers; };
+    if (!plan(node.value(), {itself, 0, node.output().dtype}, leaves)) return std::nullopt;
+    auto next = leaves.begin();
+    return std::vector<Value>{emit(rewriter, node.value(), next)};
   }
 
  private:
+  using Chain = std::vector<const Node*>;
   struct Made {
-    Value byte;  ///< that decides it
+    Value root;  ///< the byte that decides it, or what shows numbers that are made of some
     int cost;    ///< of the node alone
   };
+  /// What becomes of numbers.
+  struct Function {
+    std::function<Numbers(const Numbers&)> at;
+    int cost;
+    DType dtype;  ///< of what they become, a byte
+  };
+  /// A byte, or an entry of a table that it chooses.
+  struct Leaf {
+    Value byte;
+    std::optional<ir::Literal> table;
+  };
 
-  /// Whether one byte decides the node.
+  bool is_free(const Node& node) const {
+    return node.after().empty() && unit_of(node, options_).fuse && !ir::wants_fallback(node);
+  }
+
+  /// Whether it shows numbers that are made of bytes, each of one of them: views, and several put together.
+  bool shows_numbers(const Node& node) const {
+    if (node.outputs().size() != 1 || is_byte(node.output().dtype) || !is_free(node)) return false;
+    const bool is_view = node.inputs().size() == 1 && classify(node, options_) == NodeClass::View;
+    return (is_view || node.op_name() == "concat") &&
+           std::ranges::all_of(node.inputs(), [&](const Value& input) {
+             return input && made_.contains(input.node);
+           });
+  }
+
+  /// Whether one byte decides each element of the node.
   bool note(const Node& node) {
+    if (shows_numbers(node)) {
+      shows_.insert(&node);
+      made_.emplace(&node, Made{node.value(), 0});
+      return true;
+    }
     if (node.outputs().size() != 1 || node.op().lowering.element == nullptr ||
         node.op_name() == "gather")
       return false;
-    Value byte;
+    Value found;
     for (const Value& input : node.inputs()) {
       if (!input) return false;
       if (is_one_constant(input)) continue;
       const auto made = made_.find(input.node);
-      const Value root = made == made_.end() ? input : made->second.byte;
-      if (!is_byte(root.meta().dtype) || (byte && byte != root) ||
-          input.meta().sizes != node.output().sizes)
+      const Value root = made == made_.end() ? input : made->second.root;
+      const bool is_root = is_byte(root.meta().dtype) || shows_.contains(root.node);
+      if (!is_root || (found && found != root) || input.meta().sizes != node.output().sizes)
         return false;
-      byte = root;
+      found = root;
     }
-    if (!byte || !node.after().empty() || !unit_of(node, options_).fuse ||
-        ir::wants_fallback(node) || classify(node, options_) != NodeClass::Element)
-      return false;
+    if (!found || !is_free(node) || classify(node, options_) != NodeClass::Element) return false;
     Cost cost(node);
     cost.run();
     if (!cost.is_plain()) return false;
-    made_.emplace(&node, Made{byte, cost.operations});
+    made_.emplace(&node, Made{found, cost.operations});
     return true;
   }
 
-  /// What makes `node` of its byte, in order. @return what it costs
-  int collect(const Node* node, std::vector<const Node*>& chain,
-              std::unordered_set<const Node*>& seen) const {
+  /// What makes `node` of its root, in order. @return what it costs
+  int collect(const Node* node, Chain& chain, std::unordered_set<const Node*>& seen) const {
     const auto made = made_.find(node);
-    if (made == made_.end() || !seen.insert(node).second) return 0;
+    if (made == made_.end() || shows_.contains(node) || !seen.insert(node).second) return 0;
     int cost = made->second.cost;
     for (const Value& input : node->inputs()) cost += collect(input.node, chain, seen);
     chain.push_back(node);
     return cost;
   }
 
-  /// What a chain makes of these bytes.
-  Numbers numbers_of(const std::vector<const Node*>& chain, const Bytes& bytes) const {
-    const Value byte = made_.at(chain.back()).byte;
-    Evaluation::Known known;
-    for (const int pattern : bytes)
-      known[byte.node].push_back(HostScalar::of_integer(byte.meta().dtype, pattern));
+  /// What a chain makes of numbers of its root.
+  static Numbers numbers_of(const Chain& chain, Value root, const Numbers& numbers) {
+    if (chain.empty()) return numbers;
+    Evaluation::Known known{{root.node, numbers}};
     for (const Node* node : chain) {
-      Evaluation evaluation(*node, known, bytes.size());
+      Evaluation evaluation(*node, known, numbers.size());
       const Scalar result = evaluation.run();
       known.emplace(node, evaluation.at(result));
     }
     return known.at(chain.back());
   }
 
-  /// What a chain begins with, where it makes each byte what it was, as what is quantised by the scale that it was dequantised by does.
-  /// Copies that it begins with are made: they lie where they should.
-  Value byte_itself(const std::vector<const Node*>& chain) const {
-    Value byte = made_.at(chain.back()).byte;
+  /// Finds what each byte behind `made` becomes by `behind`. @return whether all are worth it
+  bool plan(Value made, const Function& behind, std::vector<Leaf>& leaves) const {
+    Chain chain;
+    std::unordered_set<const Node*> seen;
+    const int cost = collect(made.node, chain, seen) + behind.cost;
+    const Value root = made_.at(made.node).root;
+    const auto at = [&](const Numbers& numbers) {
+      return behind.at(numbers_of(chain, root, numbers));
+    };
+    if (!shows_.contains(root.node))
+      return plan_byte(chain, root, {at, cost, behind.dtype}, leaves);
+    return std::ranges::all_of(root.node->inputs(), [&](const Value& input) {
+      return plan(input, {at, cost, behind.dtype}, leaves);
+    });
+  }
+
+  static bool plan_byte_itself(const Chain& chain, Value root, const Function& function,
+                               std::vector<Leaf>& leaves) {
+    // Copies that a chain begins with are made: they lie where they should.
+    Value byte = root;
     auto rest = chain.begin();
     for (; rest != chain.end() && (*rest)->op_name() == "clone"; ++rest) byte = (*rest)->value();
     const auto copies = [](const Node* node) { return node->op_name() == "clone"; };
-    const DType dtype = chain.back()->output().dtype;
-    if (byte.meta().dtype != dtype || rest == chain.end() || std::any_of(rest, chain.end(), copies))
-      return {};
+    if (root.meta().dtype != function.dtype || rest == chain.end() ||
+        std::any_of(rest, chain.end(), copies))
+      return false;
     const auto are_same = [&](const Bytes& bytes) {
-      const Numbers numbers = numbers_of(chain, bytes);
+      const Numbers numbers = function.at(numbers_as(function.dtype, bytes));
       for (std::size_t k = 0; k < bytes.size(); ++k)
-        if (numbers[k].integer != HostScalar::of_integer(dtype, bytes[k]).integer) return false;
+        if (numbers[k].integer != HostScalar::of_integer(function.dtype, bytes[k]).integer)
+          return false;
       return true;
     };
-    return are_same(few_bytes()) && are_same(all_bytes()) ? byte : Value();
+    if (!are_same(few_bytes()) || !are_same(all_bytes())) return false;
+    leaves.push_back({byte, std::nullopt});
+    return true;
   }
 
-  ir::Literal table_of(const std::vector<const Node*>& chain) const {
-    const Numbers numbers = numbers_of(chain, all_bytes());
-    ir::Literal table(chain.back()->output().dtype, {kBytes});
+  bool plan_byte(const Chain& chain, Value root, const Function& function,
+                 std::vector<Leaf>& leaves) const {
+    if (plan_byte_itself(chain, root, function, leaves)) return true;
+    if (function.cost < least_) return false;
+    const Numbers numbers = function.at(numbers_as(root.meta().dtype, all_bytes()));
+    ir::Literal table(function.dtype, {kBytes});
     for (int k = 0; k < kBytes; ++k) ir::ops::store(table, k, numbers[static_cast<std::size_t>(k)]);
-    return table;
+    leaves.push_back({root, std::move(table)});
+    return true;
+  }
+
+  static Numbers numbers_as(DType dtype, const Bytes& bytes) {
+    Numbers numbers;
+    for (const int pattern : bytes) numbers.push_back(HostScalar::of_integer(dtype, pattern));
+    return numbers;
+  }
+
+  Value emit(ir::Rewriter& rewriter, Value made, std::vector<Leaf>::iterator& next) const {
+    GraphBuilder& builder = rewriter.builder();
+    const Value root = made_.at(made.node).root;
+    if (!shows_.contains(root.node)) {
+      Leaf& leaf = *next++;
+      Value byte = rewriter.map(leaf.byte);
+      if (!leaf.table) return byte;
+      if (byte.meta().dtype != DType::U8)
+        byte = builder.emit("convert", {byte}, {{"dtype", DType::U8}});
+      return builder.emit("gather", {builder.constant(std::move(*leaf.table)), byte});
+    }
+    std::vector<Value> operands;
+    for (const Value& input : root.node->inputs()) operands.push_back(emit(rewriter, input, next));
+    return builder.call(root.node->op(), operands, root.node->attrs())->value();
   }
 
   const LowerOptions& options_;
   const int least_;  ///< what a chain costs that a table replaces
   std::unordered_map<const Node*, Made> made_;
+  std::unordered_set<const Node*> shows_;  ///< those of made_ that show numbers
 };
 
 }  // namespace

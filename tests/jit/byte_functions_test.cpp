@@ -146,6 +146,59 @@ TEST(ByteFunctions, AByteItself) {
   EXPECT_THAT(text_of(0.05, true), Not(HasSubstr("f32")));
 }
 
+/// What is quantised again behind views is a view of the byte, by another scale of an entry of a table.
+TEST(ByteFunctions, BehindViews) {
+  for (const double scale : {0.05, 0.04}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(i8, {"s0", "300"}));
+    Value y = number_of(b, x, 3, 0.05);
+    y = b.emit("reshape", {y}, {{"sizes", ir::Dims{base::parse_symexpr("s0"), 3, 100}}});
+    y = b.emit("permute", {y}, {{"perm", Ints{2, 0, 1}}});
+    y = b.emit("slice", {y},
+               {{"start", ir::Dims{3, 0, 1}},
+                {"limit", ir::Dims{99, base::parse_symexpr("s0"), 3}},
+                {"stride", ir::Dims{2, 1, 1}}});
+    b.output(byte_of(b, y, i8, 3, scale));
+    const ir::Graph graph = b.finish();
+    expect_code_right(graph, {all_bytes(i8, 3)}, 0);
+    const jit::Program program = jit::lower(graph, {.byte_tables = true});
+    EXPECT_THAT(nests_of(program), Not(HasSubstr("f32")));
+    EXPECT_EQ(tables_in(nests_of(program)), scale == 0.05 ? 0u : 1u);
+    expect_program_right(graph, program, {all_bytes(i8, 3)}, as_code(), 0);
+  }
+}
+
+/// Two views of a byte show different bytes.
+TEST(ByteFunctions, NotOfTwoViews) {
+  GraphBuilder b("main");
+  const Value x = number_of(b, b.input(tensor(i8, {"300", "300"})), 3, 0.05);
+  const Value turned = b.emit("permute", {x}, {{"perm", Ints{1, 0}}});
+  b.output(byte_of(b, b.emit("sigmoid", {b.emit("sub", {x, turned})}), i8, 3, 0.05));
+  const ir::Graph graph = b.finish();
+  EXPECT_EQ(tables_in(nests_of(jit::lower(graph, {.byte_tables = true}))), 0u);
+  expect_program_right(graph, lowered(graph), {all_bytes(i8, 300)}, as_code(), 0);
+}
+
+/// Of several put together each becomes bytes by itself, as it is or by a table.
+TEST(ByteFunctions, OfSeveralPutTogether) {
+  for (const double second : {0.05, 0.03}) {
+    GraphBuilder b("main");
+    const Value x = number_of(b, b.input(tensor(u8, {"s0", "300"})), 3, 0.05);
+    Value y = number_of(b, b.input(tensor(u8, {"s0", "300"})), 3, second);
+    y = b.emit("reshape", {y}, {{"sizes", ir::Dims{base::parse_symexpr("s0"), 300}}});
+    const Value z = number_of(b, b.input(tensor(i8, {"s0", "300"})), -7, 0.02);
+    const Value all = b.call("concat", std::vector{x, y, z}, {{"axis", std::int64_t{1}}})->value();
+    b.output(byte_of(b, all, u8, 3, 0.05));
+    const ir::Graph graph = b.finish();
+    const std::vector<ir::Literal> arguments{all_bytes(u8, 3), all_bytes(u8, 3), all_bytes(i8, 3)};
+    expect_code_right(graph, arguments, 0);
+    const jit::Program program = jit::lower(graph, {.byte_tables = true});
+    EXPECT_THAT(nests_of(program), Not(HasSubstr("f32")));
+    EXPECT_EQ(tables_in(nests_of(program)), second == 0.05 ? 1u : 2u);
+    expect_program_right(graph, program, arguments, as_code(), 0);
+  }
+}
+
 TEST(ByteFunctions, LeaveOthers) {
   const ir::Graph graph = activation(u8, u8);
   EXPECT_FALSE(jit::byte_functions(graph, {}).identical(graph));
