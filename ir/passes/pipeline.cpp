@@ -38,6 +38,7 @@
 #include "ir/passes/resolve_sizes.h"
 #include "ir/passes/tf32_products.h"
 #include "ir/passes/wide_convs.h"
+#include "ir/passes/widen_permutes.h"
 #include "ir/text.h"
 
 namespace heddle::ir {
@@ -72,6 +73,7 @@ constexpr Pass kPasses[] = {
     {"resolve-sizes", resolve_sizes},
     {"tf32-products", tf32_products},
     {"wide-convs", wide_convs},
+    {"widen-permutes", widen_permutes},
 };
 
 /// Slices are views, which one pass merges.
@@ -88,6 +90,7 @@ constexpr std::string_view kPipeline[] = {
     "remove-noops",
     "merge-views",
     // what they are done in
+    "widen-permutes",
     "byte-convs",
     "wide-convs",
     "merge-convs",

@@ -123,7 +123,9 @@ class Grower {
   }
 
   void view_of_view(Value x) {
-    if (pick(2)) {
+    if (pick(2) == 0) {
+      split_and_join(x);
+    } else if (pick(2)) {
       slice(x);
       slice(values_.back());
     } else {
@@ -151,6 +153,22 @@ class Grower {
     for (std::int64_t d = 0; d < x.meta().rank(); ++d) perm.push_back(d);
     std::shuffle(perm.begin(), perm.end(), random_);
     emit("permute", {x}, {{"perm", perm}});
+  }
+
+  /// Permutes before dimensions are taken apart and after they are joined again.
+  void split_and_join(Value x) {
+    permute(x);
+    if (pick(2)) unary(values_.back());
+    const Dims whole = values_.back().meta().sizes;
+    Dims parts;
+    for (const SymExpr& size : whole) {
+      if (size.is_constant(4)) parts.push_back(2);
+      parts.push_back(size.is_constant(4) ? SymExpr(2) : size);
+    }
+    emit("reshape", {values_.back()}, {{"sizes", parts}});
+    unary(values_.back());
+    emit("reshape", {values_.back()}, {{"sizes", whole}});
+    permute(values_.back());
   }
 
   /// Something between a permute and the one that undoes it.

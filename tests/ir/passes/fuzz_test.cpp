@@ -89,7 +89,8 @@ void run_and_compare(const Graph& graph, const Names& passes, std::uint32_t seed
 TEST(PassFuzz, EachPassAloneAndEachLeftOut) {
   std::map<std::string, int> changes;
   Names pipeline(ir::default_pipeline().begin(), ir::default_pipeline().end());
-  for (const char* pass : {"push-permutes", "merge-views", "cse", "dce", "reinplace"})
+  for (const char* pass :
+       {"widen-permutes", "push-permutes", "merge-views", "cse", "dce", "reinplace"})
     pipeline.push_back(pass);
   for (std::uint32_t seed = 1; seed <= 300 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -136,7 +137,7 @@ Graph careless(const Graph& graph) {
 
 TEST(PassFuzz, FindsAPassThatMakesOutputsShareStorage) {
   int found = 0;
-  for (std::uint32_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 2000; ++seed) {
     const Graph graph = random_ir(seed);
     const auto before = sharing(graph);
     for (const auto& pair : sharing(careless(graph))) found += !before.contains(pair);
