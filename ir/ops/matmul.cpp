@@ -159,7 +159,8 @@ std::span<const OpDef> matmul_ops() {
       ops::packed_int8_matmul_op(),
       ops::packed_matmul_op(),
       ops::packed_split_matmul_op(),
-      ops::split_byte_pairs_op()};
+      ops::split_byte_pairs_op(),
+      ops::byte_panels_op()};
   return defs;
 }
 

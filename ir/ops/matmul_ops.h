@@ -5,6 +5,7 @@
 
 namespace heddle::ir::ops {
 
+OpDef byte_panels_op();
 OpDef dequantised_matmul_op();
 OpDef fixed_bits_matmul_op();
 OpDef grouped_matmul_op();
@@ -28,7 +29,8 @@ inline bool is_scale(DType dtype) {
   return dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32;
 }
 
-/// Of a product a [..., m, k] by panels [p, q, w, group]: all of infer() but the dtypes of the operands (C1).
+/// Of a product a [..., m, k] by panels [p, q, w, group], those of one matrix for all or of one for each: all of infer() but the dtypes
+/// of the operands (C1).
 std::vector<TensorMeta> panel_product(const InferContext& ctx, std::int64_t group, DType result);
 /// Operand k, where there is one, is a bool scalar.
 void require_pairs_fit(const InferContext& ctx, std::size_t k, std::string_view constraint);

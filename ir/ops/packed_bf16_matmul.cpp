@@ -12,7 +12,7 @@
 //
 // Constraints. infer() checks them in this order; tests are named packed_bf16_matmul_c1 ...
 //   C1  a and panels are bf16
-//   C2  a has at least two dimensions, panels have four
+//   C2  a has at least two dimensions, panels have four, or four behind all but two of a
 //   C3  the last dimension of panels is 2
 //   C4  q groups of 2 hold k rows, and q - 1 do not
 //   C5  p panels of w columns hold n columns, and p - 1 do not

@@ -2,7 +2,7 @@
 //
 //   a         u8[..., m, k]
 //   panels    i8[p, q, w, 4]: element (row, column) of the right matrix is element (column / w, row / 4, column % w,
-//             row % 4); rows from k on are not read as anything but 0
+//             row % 4); rows from k on are not read as anything but 0. Or i8[..., p, q, w, 4]: those of a matrix for each of a
 //   pairs_fit bool[]; optional: false. If true, any u8 times each two neighbours of the last dimension of panels, first and second
 //             or third and fourth, add up to an i16: kernels may multiply so. Nothing checks it
 //   rest, places, counts: optional, what split_byte_pairs made beside the panels: i8[p, m, w, 4], i32[p, m] and i32[p]. What element
@@ -15,7 +15,7 @@
 //
 // Constraints. infer() checks them in this order; tests are named packed_int8_matmul_c1 ...
 //   C1  a is u8 and panels are i8
-//   C2  a has at least two dimensions, panels have four
+//   C2  a has at least two dimensions, panels have four, or four behind all but two of a
 //   C3  the last dimension of panels is 4
 //   C4  q groups of 4 hold k rows, and q - 1 do not
 //   C5  p panels of w columns hold n columns, and p - 1 do not

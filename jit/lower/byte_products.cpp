@@ -102,6 +102,27 @@ class Emitter {
     return corrected(left, right, product_of(left.bytes, panels, pairs_fit(panels), columns));
   }
 
+  /// Of matrices that are other ones in each run.
+  Value made_panels(const ByteProduct& given) {
+    const ByteOperand left = without_sign(given.left);
+    const bool is_moved = given.right.bytes.meta().dtype == DType::U8;
+    const Value zero = is_moved ? moved(given.right.zero, -kMiddle) : given.right.zero;
+    const Dims& sizes = given.right.bytes.meta().sizes;
+    const Value panels = b_.emit("byte_panels", {given.right.bytes}, {{"width", kPanelColumns}});
+    const Value made =
+        b_.emit("packed_int8_matmul", {left.bytes, panels}, {{"columns", sizes.back().constant()}});
+    Value columns;
+    if (!is_zero(left.zero)) {
+      columns = sum(given.right.bytes, -2, true);
+      const SymExpr& depth = sizes[sizes.size() - 2];
+      if (!is_zero(given.right.zero))
+        columns = b_.emit(
+            "sub",
+            {columns, b_.emit("mul", {given.right.zero, number(DType::I32, depth.constant())})});
+    }
+    return less_zero_points(left, columns, sums_of_rows(left, zero), zero, made);
+  }
+
   BytePanels panels(const ByteOperand& given) {
     const ByteOperand right = with_sign(given);
     const Value panels = emit_group_panels(b_, right.bytes, kGroup);
@@ -374,6 +395,11 @@ std::optional<ByteProduct> byte_product_of(const Node& matmul) {
 Value emit_byte_product(GraphBuilder& builder, const ByteProduct& product,
                         const LowerOptions& options) {
   return Emitter(builder, options).packed(product);
+}
+
+Value emit_given_byte_product(GraphBuilder& builder, const ByteProduct& product,
+                              const LowerOptions& options) {
+  return Emitter(builder, options).made_panels(product);
 }
 
 BytePanels emit_byte_panels(GraphBuilder& builder, const ByteOperand& right,

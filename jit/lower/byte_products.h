@@ -47,6 +47,12 @@ std::optional<ByteProduct> byte_product_of(const ir::Node& matmul);
 ir::Value emit_byte_product(ir::GraphBuilder& builder, const ByteProduct& product,
                             const LowerOptions& options);
 
+/// The same of two operands that are other ones in each run, of as many matrices and of constant sizes, with one zero point each:
+///
+///   packed_int8_matmul(x, byte_panels(w)) - p * (sums of w's columns - k * q) - q * sums of x's rows
+ir::Value emit_given_byte_product(ir::GraphBuilder& builder, const ByteProduct& product,
+                                  const LowerOptions& options);
+
 /// The right operand of emit_byte_product() made ready once for many products, as before a loop.
 struct BytePanels {
   ir::Value panels;  ///< of bytes with a sign

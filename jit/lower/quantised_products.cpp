@@ -27,6 +27,8 @@ constexpr std::int64_t kMaxDepth = std::numeric_limits<std::int32_t>::max() / (2
 /// Channels from which on windows are worth being put behind each other, and the most elements of a kernel.
 constexpr std::int64_t kLeastChannels = 16;
 constexpr std::int64_t kMaxTaps = 25;
+/// Rows, columns and depth of a product of bytes that are other ones in each run, at least.
+constexpr std::int64_t kLeastGiven = 16;
 /// Channels of a first layer's result that fill half a vector.
 constexpr std::int64_t kLeastFirst = 8;
 /// Groups that are multiplied as one, at most: of more, most of what is multiplied is 0.
@@ -137,7 +139,10 @@ class QuantisedConverter {
     const auto read = integers ? Reader::widened : Reader::dequantised;
     const auto left = read(node.input(0));
     const auto right = left ? read(node.input(1)) : std::nullopt;
-    if (!right || !fixed_.contains(node.input(1).node)) return {};
+    if (!right) return {};
+    if (is_matmul && is_given_product(node, *left, *right))
+      return std::vector<Value>{Builder(rewriter, node, options_).given_product(*left, *right)};
+    if (!fixed_.contains(node.input(1).node)) return {};
     if (!(is_matmul ? is_product(node, *left, *right) : is_window(node, *left, *right))) return {};
     const Builder make(rewriter, node, options_);
     if (is_matmul) return std::vector<Value>{make.product(*left, *right)};
@@ -182,6 +187,26 @@ class QuantisedConverter {
     return depth.is_constant() && columns.is_constant() && depth.constant() <= kMaxDepth &&
            depth.constant() * columns.constant() >=
                (is_cpu ? kLeastPackedBytes : kLeastPackedCount);
+  }
+
+  /// Of two operands that are other ones in each run, as those of attention: a product of bytes where what it makes of them first is
+  /// little beside what it multiplies.
+  bool is_given_product(const Node& node, const Quantised& left, const Quantised& right) {
+    const Dims& x = node.input(0).meta().sizes;
+    const Dims& w = node.input(1).meta().sizes;
+    if (options_.target != LowerOptions::Target::Cpu || !multiplies_short_pieces(options_) ||
+        fixed_.contains(node.input(1).node) || x.size() < 2 || x.size() != w.size() ||
+        !std::equal(x.begin(), x.end() - 2, w.begin()) ||
+        classify(node, options_) != NodeClass::Nest)
+      return false;
+    const auto is_one = [](Value value) { return !value || is_single(value); };
+    const auto is_least = [](const SymExpr& size) {
+      return size.is_constant() && size.constant() >= kLeastGiven;
+    };
+    const SymExpr& depth = x.back();
+    return is_one(left.zero) && is_one(left.scale) && is_one(right.zero) && is_one(right.scale) &&
+           is_least(x[x.size() - 2]) && is_least(depth) && is_least(w.back()) &&
+           depth.constant() <= kMaxDepth;
   }
 
   bool is_product(const Node& node, const Quantised& left, const Quantised& right) const {
@@ -231,6 +256,13 @@ class QuantisedConverter {
       const Parts x = parts(left, node_.input(0));
       const Parts w = parts(right, node_.input(1));
       return scaled(multiplied(x, w), x.scale, w.scale);
+    }
+
+    Value given_product(const Quantised& left, const Quantised& right) const {
+      const Parts x = parts(left, node_.input(0));
+      const Parts w = parts(right, node_.input(1));
+      return scaled(emit_given_byte_product(b_, {{x.bytes, x.zero}, {w.bytes, w.zero}}, options_),
+                    x.scale, w.scale);
     }
 
     Value conv(const Quantised& left, const Quantised& right) const {

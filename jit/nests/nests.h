@@ -34,6 +34,7 @@ extern const NestRecipe kScanRecipe;
 extern const NestRecipe kScatterRecipe;
 extern const NestRecipe kSliceScatterRecipe;
 extern const NestRecipe kSortRecipe;
+extern const NestRecipe kBytePanelsRecipe;
 extern const NestRecipe kSplitBytePairsRecipe;
 
 }  // namespace heddle::jit

@@ -33,7 +33,8 @@ std::span<const NestRecipe> all_recipes() {
                                                kScatterRecipe,
                                                kSliceScatterRecipe,
                                                kSortRecipe,
-                                               kSplitBytePairsRecipe};
+                                               kSplitBytePairsRecipe,
+                                               kBytePanelsRecipe};
   return recipes;
 }
 

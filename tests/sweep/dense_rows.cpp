@@ -123,6 +123,11 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                                   any_bytes(i8, {2, (depth + 3) / 4, 64, 4}, 2)},
                                  {{"columns", std::int64_t{70}}}};
                   }});
+  rows.push_back({"byte_panels", "", {u8, i8}, [](DType t, Extent e) {
+                    return OneOp{"byte_panels",
+                                 {any_bytes(t, {e.first(2), e.other(9), e.last(70)})},
+                                 {{"width", std::int64_t{64}}}};
+                  }});
   rows.push_back({"split_byte_pairs", "", {i8}, [](DType t, Extent e) {
                     const ir::Sizes sizes{2, e.last(19), 5, 4};
                     return OneOp{"split_byte_pairs",

@@ -54,6 +54,8 @@ const std::vector<TrafficException>& exceptions() {
       {"int8_conv", kSectors, 0.6, kMiddle},
       {"int8_conv", kWorking, 0.01, kBlocks},
       {"bit_panels", kSectors, 0.6, kCpu},
+      {"byte_panels", kSectors, 0.3, kCpu},
+      {"byte_panels", kWorking, 0.3, kCpu},
       {"split_byte_pairs", kWorking, 0.2, kCpu},
       {"split_byte_pairs", kChain, 400, kCpu},
       {"fixed_bits_matmul", kSectors, 0.05, kCpu},

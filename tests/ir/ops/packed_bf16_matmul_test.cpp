@@ -61,7 +61,8 @@ std::string error_of_sizes(std::initializer_list<std::int64_t> a,
 
 TEST(PackedBf16Matmul, packed_bf16_matmul_c2) {
   constexpr const char* kC2 =
-      "packed_bf16_matmul: C2 a has at least two dimensions, panels have four: expected sizes "
+      "packed_bf16_matmul: C2 a has at least two dimensions, panels have four, or four behind all "
+      "but two of a: expected sizes "
       "[..., m, k] and [p, q, w, 2]";
   EXPECT_EQ(error_of_sizes({4}, {1, 2, 8, 2}).find(kC2), 0u);
   EXPECT_EQ(error_of_sizes({2, 4}, {2, 8, 2}).find(kC2), 0u);

@@ -53,7 +53,8 @@ TEST(PackedInt8Matmul, packed_int8_matmul_c2) {
        {std::pair{ir::Dims{4}, ir::Dims{1, 1, 8, 4}}, {{2, 4}, {1, 8, 4}}}) {
     const std::string error = error_of("packed_int8_matmul", {meta(u8, a), meta(i8, panels)},
                                        {{"columns", std::int64_t{8}}});
-    EXPECT_EQ(error.find("packed_int8_matmul: C2 a has at least two dimensions, panels have four: "
+    EXPECT_EQ(error.find("packed_int8_matmul: C2 a has at least two dimensions, panels have four, "
+                         "or four behind all but two of a: "
                          "expected sizes [..., m, k] and [p, q, w, 4]"),
               0u)
         << error;
