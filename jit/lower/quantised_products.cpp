@@ -232,7 +232,8 @@ class QuantisedConverter {
     const bool is_first = is_cpu && sizes[1].constant() < kLeastChannels &&
                           sizes[1].constant() * taps.constant() >= kLeastChannels;
     if (is_first && multiplies_short_pieces(options_))
-      return sizes[0].is_constant() && sizes[0].constant() >= kLeastFirst;
+      return sizes[0].is_constant() && sizes[0].constant() >= kLeastFirst &&
+             sizes[1].constant() * taps.constant() <= kMaxDepth;
     return (is_first || (sizes[1].constant() >= kLeastChannels && taps.constant() <= kMaxTaps)) &&
            is_deep_enough(sizes[1] * taps, sizes[0]);
   }
@@ -242,9 +243,10 @@ class QuantisedConverter {
     const Dims& sizes = node.input(1).meta().sizes;
     const std::int64_t joined = joined_groups(node);
     const std::int64_t channels = sizes[1].constant() * joined;
+    const std::int64_t taps = base::product(std::span(sizes).subspan(2)).constant();
     return joined <= kMostJoined && channels >= kLeastChannels && channels % 4 == 0 &&
            sizes[0].is_constant() && has_middle_zero({right.bytes, right.zero}) &&
-           base::product(std::span(sizes).subspan(2)).constant() <= kMaxTaps;
+           taps <= kMaxTaps && channels * taps <= kMaxDepth;
   }
 
   class Builder {

@@ -223,6 +223,22 @@ TEST(ByteConvs, NotOfNarrowGroups) {
   }
 }
 
+/// Sums of so many products may be beyond i32.
+TEST(ByteConvs, NotOfTooManyTerms) {
+  const ByteConv deep[] = {{.x = {1, 40100, 1},
+                            .weights = {16, 1, 40000},
+                            .strides = {1},
+                            .low = {0},
+                            .high = {0},
+                            .dilations = {1}},
+                           {.x = {1, 5, 5, 4200}, .weights = {32, 2100, 4, 4}, .groups = 2}};
+  for (const ByteConv& c : deep)
+    for (const jit::ProgramKernel& kernel : lowered(convolution(c)).kernels) {
+      const std::string name = kernel.nest == nullptr ? "" : kernel.nest->name;
+      EXPECT_THAT(name, ::testing::Not(::testing::HasSubstr("packed_int8_conv")));
+    }
+}
+
 /// Images of few channels: what the windows of a tile read is put side by side once, taps in whole groups.
 TEST(ByteConvs, ReadWindowsOfFewChannelsFromSlabs) {
   const ByteConv first[] = {
