@@ -292,8 +292,11 @@ class CopiedWindowsNest : PanelConvNest {
 };
 
 void build_panel_conv(NestContext& ctx) {
+  // A few channels of all are read in place tap by tap; those of one of several groups all taps at once.
+  const bool is_in_place = reads_windows_in_place(ctx);
+  if (is_in_place && ctx.node().integer("groups") != 1) return build_panel_conv_in_place(ctx);
   if (reads_windows_from_slab(ctx)) return build_panel_conv_slab(ctx);
-  if (reads_windows_in_place(ctx)) return build_panel_conv_in_place(ctx);
+  if (is_in_place) return build_panel_conv_in_place(ctx);
   CopiedWindowsNest(ctx).build();
 }
 

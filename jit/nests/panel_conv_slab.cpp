@@ -77,6 +77,7 @@ class SlabNest : PanelConvNest {
 
   /// Most tiles lie inside of x altogether, and are copied without asking for each byte.
   void fill_row(const SymExpr& from, const SymExpr& to, const Mask& inside) {
+    if (!are_positions_joined()) return fill_positions(from, to, inside);
     const SymExpr first = position_.back() * step_ - pads_[last_] * channels();
     const auto within = [&](const SymExpr& low, const SymExpr& high) {
       const Mask behind = pads_[last_] != 0 ? where_less(b_, inside, -1, low) : inside;
@@ -97,6 +98,33 @@ class SlabNest : PanelConvNest {
     b_.end_if();
   }
 
+  /// The same of one of several groups, whose channels of neighbouring positions lie apart.
+  void fill_positions(const SymExpr& from, const SymExpr& to, const Mask& inside) {
+    const std::int64_t count = (tile_rows_ - 1) * strides_[last_] + kernel_[last_];
+    const SymExpr first = position_.back() * strides_[last_] - pads_[last_];
+    const auto within = [&](const SymExpr& low, const SymExpr& high) {
+      const Mask behind = pads_[last_] != 0 ? where_less(b_, inside, -1, low) : inside;
+      return where_less(b_, behind, high, x_sizes_[last_ + 1]);
+    };
+    const auto copy = [&](const SymExpr& position, const Mask& mask) {
+      const SymExpr c = b_.begin_for(channels(), ForStmt::Kind::Vector);
+      const SymExpr at = from + (first + position) * x_.strides[last_ + 1] + first_channel() + c;
+      const Scalar byte = b_.load(x_.buffer, at, id_of(mask));
+      b_.store(slab_, to * pitch_ + position * channels() + c, select(b_, mask, byte, zero_));
+      b_.end_for();
+    };
+    const Mask whole = within(first, first + (count - 1));
+    b_.begin_if(*whole);
+    copy(b_.begin_for(count, ForStmt::Kind::Serial), {});
+    b_.end_for();
+    b_.end_if();
+    b_.begin_if(b_.apply(ScalarOp::Not, {*whole}));
+    const SymExpr position = b_.begin_for(count, ForStmt::Kind::Serial);
+    copy(position, within(first + position, first + position));
+    b_.end_for();
+    b_.end_if();
+  }
+
   const std::size_t last_;  ///< spatial dimension
   const SymExpr length_;    ///< of the result along it
   std::int64_t tile_rows_ = 0;
@@ -113,15 +141,17 @@ class SlabNest : PanelConvNest {
 
 bool reads_windows_from_slab(NestContext& ctx) {
   const ir::Node& node = ctx.node();
-  if (node.input(0).meta().dtype != DType::U8 || node.integer("groups") != 1) return false;
-  const SymExpr channels = ctx.operand_sizes(0).back();
+  if (node.input(0).meta().dtype != DType::U8) return false;
+  const bool is_one = node.integer("groups") == 1;
+  const SymExpr channels = floordiv(ctx.operand_sizes(0).back(), node.integer("groups"));
   const std::size_t last = node.ints("kernel").size() - 1;
   const AffineOperand x = *ctx.affine(0);
-  const bool in_one_piece = channels.is_constant() && channels.constant() < kManyChannels &&
-                            node.ints("kernel")[last] > 1 && node.ints("dilations")[last] == 1 &&
-                            node.ints("kernel")[last] * channels.constant() % kByteGroup == 0 &&
-                            (channels.is_constant(1) || x.strides.back().is_constant(1)) &&
-                            ctx.builder().simplify(x.strides[last + 1] - channels).is_constant(0);
+  const bool are_few = channels.is_constant() && (!is_one || channels.constant() < kManyChannels);
+  const bool in_one_piece =
+      are_few && node.ints("kernel")[last] > 1 && node.ints("dilations")[last] == 1 &&
+      node.ints("kernel")[last] * channels.constant() % kByteGroup == 0 &&
+      (channels.is_constant(1) || x.strides.back().is_constant(1)) &&
+      (!is_one || ctx.builder().simplify(x.strides[last + 1] - channels).is_constant(0));
   return in_one_piece && SlabNest(ctx).fits();
 }
 
