@@ -34,7 +34,7 @@ bool reads_windows_in_place(NestContext& ctx);
 void build_panel_conv_in_place(NestContext& ctx);
 
 /// Whether windows are read from a slab: few channels, so that the taps along the last dimension are a piece of a few whole groups, as those of a
-/// first layer that whole_pieces() made.
+/// first layer that byte_products.h made, or one of several groups of channels; more channels where sizes are not known.
 bool reads_windows_from_slab(NestContext& ctx);
 
 /// What the windows of a tile of a row read, put side by side once, zero points where it lies outside of x:

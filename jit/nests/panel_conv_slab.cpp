@@ -12,6 +12,8 @@ using ir::ScalarOp;
 constexpr std::int64_t kMostSlabBytes = 16 * 1024;
 /// Channels from which on windows are read where they lie.
 constexpr std::int64_t kManyChannels = 16;
+/// The same of sizes that are not known, which would be copied window by window else.
+constexpr std::int64_t kManyOpenChannels = 65;
 /// A slab's rows are filled in whole vectors, two at a time.
 constexpr std::int64_t kVectorBytes = 128;
 constexpr std::int64_t kSlabBlockRows = 4;
@@ -146,7 +148,10 @@ bool reads_windows_from_slab(NestContext& ctx) {
   const SymExpr channels = floordiv(ctx.operand_sizes(0).back(), node.integer("groups"));
   const std::size_t last = node.ints("kernel").size() - 1;
   const AffineOperand x = *ctx.affine(0);
-  const bool are_few = channels.is_constant() && (!is_one || channels.constant() < kManyChannels);
+  const bool is_open = !ctx.operand_sizes(0)[last + 1].is_constant();
+  const bool are_few =
+      channels.is_constant() &&
+      (!is_one || channels.constant() < (is_open ? kManyOpenChannels : kManyChannels));
   const bool in_one_piece =
       are_few && node.ints("kernel")[last] > 1 && node.ints("dilations")[last] == 1 &&
       node.ints("kernel")[last] * channels.constant() % kByteGroup == 0 &&

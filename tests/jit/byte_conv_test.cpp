@@ -271,6 +271,7 @@ TEST(ByteConvs, ReadWindowsOfFewChannelsFromSlabs) {
        .dilations = {1}},
       {.x = {1, 17, 23, 3}, .weights = {32, 3, 3, 3}, .strides = {2, 2}, .is_open = true},
       {.x = {1, 6, 75, 3}, .weights = {32, 3, 3, 3}, .is_open = true},
+      {.x = {2, 6, 40, 64}, .weights = {72, 64, 3, 3}, .is_open = true},
   };
   for (const ByteConv& c : first) {
     EXPECT_TRUE(multiplies_in_runs(convolution(c)));
