@@ -191,6 +191,11 @@ inline bool multiplies_pairs(const LowerOptions& options) {
          !options.byte_dot;
 }
 
+/// Whether it multiplies groups of bytes in vectors as they lie: neither by pairs nor in matrix registers.
+inline bool multiplies_groups(const LowerOptions& options) {
+  return options.target == LowerOptions::Target::Cpu && !options.amx && !multiplies_pairs(options);
+}
+
 /// Lowers a graph after its passes into kernels and steps, in a valid order.
 /// @throws UnsupportedError naming the op that has no way to become code.
 Program lower(const ir::Graph& graph, const LowerOptions& options);

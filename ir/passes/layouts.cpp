@@ -59,14 +59,14 @@ std::int64_t widest_rank(const Node& node) {
   return rank;
 }
 
-namespace {
-
 Perm perm_of(const Node& permute) {
   Perm perm = permute.ints("perm");
   for (std::int64_t& axis : perm)
     if (axis < 0) axis += static_cast<std::int64_t>(perm.size());
   return perm;
 }
+
+namespace {
 
 bool can_move(const Node& node) {
   return node.op().reorder != nullptr && node.outputs().size() == 1 && widest_rank(node) > 1 &&

@@ -19,6 +19,8 @@ namespace heddle::ir {
 using Perm = std::vector<std::int64_t>;
 
 Perm identity_perm(std::int64_t rank);
+/// That of a permute, counted from the first dimension.
+Perm perm_of(const Node& permute);
 /// permute(permute(x, first), second) is permute(x, composed(first, second)).
 Perm composed(const Perm& first, const Perm& second);
 Perm inverse(const Perm& perm);

@@ -32,13 +32,6 @@ std::optional<std::vector<std::size_t>> parts_of(const Dims& few, const Dims& ma
   return next == many.size() ? std::optional(std::move(parts)) : std::nullopt;
 }
 
-Perm perm_of_node(const Node& permute) {
-  Perm perm = permute.ints("perm");
-  for (std::int64_t& axis : perm)
-    if (axis < 0) axis += static_cast<std::int64_t>(perm.size());
-  return perm;
-}
-
 /// Where the parts of each dimension begin.
 std::vector<std::size_t> begins_of(const std::vector<std::size_t>& parts) {
   std::vector<std::size_t> begins;
@@ -62,7 +55,7 @@ Value reshape_first(GraphBuilder& builder, const Node& permute, const Node& resh
   const Dims& sizes = reshape.output().sizes;
   const auto parts = parts_of(permute.output().sizes, sizes);
   if (!parts || sizes.size() == parts->size()) return {};
-  const Perm perm = perm_of_node(permute);
+  const Perm perm = perm_of(permute);
   const std::vector<std::size_t> begins = begins_of(*parts);
   Dims apart;
   std::vector<std::int64_t> place(sizes.size());  // of each dimension of the result
@@ -83,7 +76,7 @@ Value permute_first(GraphBuilder& builder, const Node& reshape, const Node& perm
   if (!parts || x.meta().sizes.size() == parts->size()) return {};
   const std::vector<std::size_t> begins = begins_of(*parts);
   Perm whole;
-  for (const std::int64_t axis : perm_of_node(permute)) {
+  for (const std::int64_t axis : perm_of(permute)) {
     const auto d = static_cast<std::size_t>(axis);
     for (std::size_t k = 0; k < (*parts)[d]; ++k)
       whole.push_back(static_cast<std::int64_t>(begins[d] + k));
@@ -94,11 +87,9 @@ Value permute_first(GraphBuilder& builder, const Node& reshape, const Node& perm
 class Widener {
  public:
   explicit Widener(const Graph& graph)
-      : visible_(visible_storages(graph)),
-        users_(users_of(graph)),
-        pointwise_(find_op("convert")->reorder) {}
+      : graph_(graph), visible_(visible_storages(graph)), pointwise_(find_op("convert")->reorder) {}
 
-  std::optional<std::vector<Value>> visit(Rewriter& rewriter, const Node& node) const {
+  std::optional<std::vector<Value>> visit(Rewriter& rewriter, const Node& node) {
     const bool splits = node.op_name() == "reshape";
     if ((!splits && node.op_name() != "permute") || !node.after().empty() ||
         visible_.contains(node.output().storage))
@@ -109,7 +100,7 @@ class Widener {
     const Node& first = *rewriter.map(behind).node;
     if (first.op_name() != (splits ? "permute" : "reshape") ||
         first.annotations() != node.annotations() || !first.after().empty() ||
-        first.output().sizes != behind.meta().sizes)
+        first.output().sizes != behind.meta().sizes || !are_inner(between))
       return {};
     GraphBuilder& builder = rewriter.builder();
     builder.context.name = node.name();
@@ -125,27 +116,37 @@ class Widener {
   }
 
  private:
-  /// Whether `value` is read by one node alone and made of one tensor, its first operand, and numbers.
+  /// Whether each of these is read by one node alone. Who reads what is asked for once there are such.
+  bool are_inner(const std::vector<const Node*>& nodes) {
+    if (nodes.empty()) return true;
+    if (!users_) users_ = users_of(graph_);
+    return std::ranges::all_of(nodes, [&](const Node* node) {
+      return !users_->escapes(node->value()) && users_->of(node->value()).size() == 1;
+    });
+  }
+
+  /// Whether `value` is made of one tensor, its first operand, and numbers.
   bool is_passed(Value value, const Node& reader) const {
     const Node& node = *value.node;
     if (node.op().reorder != pointwise_ || node.op_name() == "clone" || !node.after().empty() ||
-        node.annotations() != reader.annotations() || users_.escapes(value) ||
-        users_.of(value).size() != 1 || node.input(0).meta().sizes != value.meta().sizes)
+        node.annotations() != reader.annotations() ||
+        node.input(0).meta().sizes != value.meta().sizes)
       return false;
     return std::ranges::all_of(node.inputs().subspan(1), [](const Value& input) {
       return !input || (input.meta().count().is_constant(1) && input.meta().rank() <= 1);
     });
   }
 
+  const Graph& graph_;
   const std::set<StorageId> visible_;
-  const Users users_;
+  std::optional<Users> users_;
   const ReorderFn pointwise_;
 };
 
 }  // namespace
 
 Graph widen_permutes(const Graph& graph) {
-  const Widener widener(graph);
+  Widener widener(graph);
   return rewrite(graph, [&](Rewriter& rewriter, const NodePtr& node) {
     return widener.visit(rewriter, *node);
   });

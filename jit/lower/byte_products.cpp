@@ -203,7 +203,7 @@ class Emitter {
     const std::int64_t channels = filters[1].constant(), taps = filters.back().constant();
     return channels < kMostChannels && taps > 1 && channels * taps % kGroup != 0 &&
            conv.integer("groups") == 1 && conv.ints("dilations").back() == 1 &&
-           multiplies_short_pieces(options_);
+           multiplies_groups(options_);
   }
 
   /// A convolution whose last dimension and channels are one: of bytes that a window takes behind each other, with as many more as

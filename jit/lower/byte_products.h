@@ -72,11 +72,6 @@ ir::Value emit_byte_product(ir::GraphBuilder& builder, const ByteOperand& left,
 /// channels of the others.
 std::int64_t joined_groups(const ir::Node& conv);
 
-/// Whether the CPU's kernels multiply the taps of a row of few channels as they lie.
-inline bool multiplies_short_pieces(const LowerOptions& options) {
-  return !options.amx && !multiplies_pairs(options);
-}
-
 /// Whether bytes stand for numbers with a sign: without a zero point, or in the middle of those that have none.
 bool has_middle_zero(const ByteOperand& operand);
 

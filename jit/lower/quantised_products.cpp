@@ -194,9 +194,8 @@ class QuantisedConverter {
   bool is_given_product(const Node& node, const Quantised& left, const Quantised& right) {
     const Dims& x = node.input(0).meta().sizes;
     const Dims& w = node.input(1).meta().sizes;
-    if (options_.target != LowerOptions::Target::Cpu || !multiplies_short_pieces(options_) ||
-        fixed_.contains(node.input(1).node) || x.size() < 2 || x.size() != w.size() ||
-        !std::equal(x.begin(), x.end() - 2, w.begin()) ||
+    if (!multiplies_groups(options_) || fixed_.contains(node.input(1).node) || x.size() < 2 ||
+        x.size() != w.size() || !std::equal(x.begin(), x.end() - 2, w.begin()) ||
         classify(node, options_) != NodeClass::Nest)
       return false;
     const auto is_one = [](Value value) { return !value || is_single(value); };
@@ -231,7 +230,7 @@ class QuantisedConverter {
     if (node.integer("groups") != 1) return is_cpu && are_groups_wide(node, right);
     const bool is_first = is_cpu && sizes[1].constant() < kLeastChannels &&
                           sizes[1].constant() * taps.constant() >= kLeastChannels;
-    if (is_first && multiplies_short_pieces(options_))
+    if (is_first && multiplies_groups(options_))
       return sizes[0].is_constant() && sizes[0].constant() >= kLeastFirst &&
              sizes[1].constant() * taps.constant() <= kMaxDepth;
     return (is_first || (sizes[1].constant() >= kLeastChannels && taps.constant() <= kMaxTaps)) &&

@@ -76,7 +76,9 @@ class MatmulNest {
       left_.strides.erase(left_.strides.begin() + 1);
     }
     row_stride_ = left_.strides[left_.strides.size() - 2];
-    if (right_.strides.size() != (panels_ ? panel_rank() : 2)) return;
+    const bool has_one = panels_ ? group_ == 1 || right_.strides.size() == 4  // of one matrix
+                                 : right_.strides.size() == 2;
+    if (!has_one) return;
     if (const auto even = even_row_stride(b_, left_, out_)) {
       flat_ = true;
       row_stride_ = *even;
@@ -364,24 +366,16 @@ class MatmulNest {
     return {right_.buffer, std::move(base), right_.strides[1], right_.strides[2]};
   }
 
-  /// Dimensions of panels of one matrix.
-  std::size_t panel_rank() const { return group_ != 1 ? 4 : right_.strides.size(); }
-
-  AffineOperand panels_of_matrix() {
-    AffineOperand panels = right_;
-    const std::size_t batch = right_.strides.size() - 4;
-    for (std::size_t d = 0; d < batch; ++d) panels.offset += right_.strides[d] * index_[d];
-    panels.strides.erase(panels.strides.begin(),
-                         panels.strides.begin() + static_cast<std::ptrdiff_t>(batch));
-    return panels;
-  }
-
   /// Groups of neighbours: part of the depth by part, like the panels of floats.
   void contract_groups(const SymExpr& number) {
     // Panels of a matrix for each one on the left come behind its dimensions.
-    const AffineOperand panels = panels_of_matrix();
+    const auto batch = std::ssize(right_.strides) - 4;
+    for (std::ptrdiff_t d = 0; d < batch; ++d)
+      right_.offset +=
+          right_.strides[static_cast<std::size_t>(d)] * index_[static_cast<std::size_t>(d)];
+    right_.strides.erase(right_.strides.begin(), right_.strides.begin() + batch);
     const SymExpr groups = ceildiv(depth_, group_);
-    const SymExpr base = panels.offset + panels.strides[0] * number;
+    const SymExpr base = right_.offset + right_.strides[0] * number;
     const bool whole =
         b_.simplify(mod(depth_, group_)).is_constant(0) && left_.strides.back().is_constant(1);
     const std::int64_t most = part_groups(groups, whole);
@@ -392,9 +386,9 @@ class MatmulNest {
     const SymExpr block = b_.begin_for(blocks, ForStmt::Kind::Serial);
     const SymExpr begin = is_one_part ? SymExpr(0) : block * most;
     const SymExpr depth = b_.simplify(min(most, groups - begin));
-    const SymExpr part = base + begin * panels.strides[1];
+    const SymExpr part = base + begin * right_.strides[1];
     TileOperand b =
-        group_panel(b_, panels, ctx_.node().input(1).meta().dtype, part, depth, columns_);
+        group_panel(b_, right_, ctx_.node().input(1).meta().dtype, part, depth, columns_);
     const SymExpr first = begin * group_;
     TileOperand a = whole ? left_tile(first) : whole_groups(first, depth);
     if (whole) a.column_stride = group_;
@@ -414,7 +408,7 @@ class MatmulNest {
   std::int64_t part_groups(const SymExpr& groups, bool whole) const {
     constexpr std::int64_t kMost = 256;
     constexpr std::int64_t kStep = 16;  // of matrix registers
-    const bool in_place = whole && right_.strides.back().is_constant(1);
+    const bool in_place = whole && right_.strides[3].is_constant(1);
     if (!ctx_.options().amx || !in_place) return part_depth(kGroupDepth);
     if (!groups.is_constant()) return kMost;
     const std::int64_t parts = std::max<std::int64_t>(1, (groups.constant() + kMost - 1) / kMost);

@@ -97,8 +97,8 @@ std::int64_t PanelConvNest::most_depth() const {
 
 bool PanelConvNest::may_run(const SymExpr& groups) const {
   const bool fits = groups.is_constant() && groups.constant() <= most_depth();
-  return is_of_bytes() && fits && panels_.strides[3].is_constant(1) && !ctx_.options().amx &&
-         !multiplies_pairs(ctx_.options());
+  return is_of_bytes() && fits && panels_.strides[3].is_constant(1) &&
+         multiplies_groups(ctx_.options());
 }
 
 void PanelConvNest::multiply_runs(const Sums& sums, const SymExpr& rows, const TileOperand& a,

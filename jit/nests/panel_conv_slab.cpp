@@ -77,53 +77,36 @@ class SlabNest : PanelConvNest {
     b_.end_for();
   }
 
-  /// Most tiles lie inside of x altogether, and are copied without asking for each byte.
+  /// Bytes of neighbouring positions lie side by side, of one of several groups those of each position by themselves. Most tiles lie
+  /// inside of x altogether, and are copied without asking for each.
   void fill_row(const SymExpr& from, const SymExpr& to, const Mask& inside) {
-    if (!are_positions_joined()) return fill_positions(from, to, inside);
-    const SymExpr first = position_.back() * step_ - pads_[last_] * channels();
+    const bool joined = are_positions_joined();
+    const SymExpr unit = joined ? channels() : SymExpr(1);  // elements of x's row for a position
+    const std::int64_t count =
+        joined ? pitch_ : (tile_rows_ - 1) * strides_[last_] + kernel_[last_];
+    const SymExpr first = (position_.back() * strides_[last_] - pads_[last_]) * unit;
     const auto within = [&](const SymExpr& low, const SymExpr& high) {
       const Mask behind = pads_[last_] != 0 ? where_less(b_, inside, -1, low) : inside;
-      return where_less(b_, behind, high, x_sizes_[last_ + 1] * channels());
+      return where_less(b_, behind, high, x_sizes_[last_ + 1] * unit);
     };
-    const Mask whole = within(first, first + (pitch_ - 1));
-    b_.begin_if(*whole);
-    const SymExpr each = b_.begin_for(pitch_, ForStmt::Kind::Vector);
-    b_.store(slab_, to * pitch_ + each, b_.load(x_.buffer, from + first + each));
-    b_.end_for();
-    b_.end_if();
-    b_.begin_if(b_.apply(ScalarOp::Not, {*whole}));
-    const SymExpr k = b_.begin_for(pitch_, ForStmt::Kind::Vector);
-    const Mask mask = within(first + k, first + k);
-    const Scalar byte = b_.load(x_.buffer, from + first + k, id_of(mask));
-    b_.store(slab_, to * pitch_ + k, select(b_, mask, byte, zero_));
-    b_.end_for();
-    b_.end_if();
-  }
-
-  /// The same of one of several groups, whose channels of neighbouring positions lie apart.
-  void fill_positions(const SymExpr& from, const SymExpr& to, const Mask& inside) {
-    const std::int64_t count = (tile_rows_ - 1) * strides_[last_] + kernel_[last_];
-    const SymExpr first = position_.back() * strides_[last_] - pads_[last_];
-    const auto within = [&](const SymExpr& low, const SymExpr& high) {
-      const Mask behind = pads_[last_] != 0 ? where_less(b_, inside, -1, low) : inside;
-      return where_less(b_, behind, high, x_sizes_[last_ + 1]);
-    };
-    const auto copy = [&](const SymExpr& position, const Mask& mask) {
-      const SymExpr c = b_.begin_for(channels(), ForStmt::Kind::Vector);
-      const SymExpr at = from + (first + position) * x_.strides[last_ + 1] + first_channel() + c;
-      const Scalar byte = b_.load(x_.buffer, at, id_of(mask));
-      b_.store(slab_, to * pitch_ + position * channels() + c, select(b_, mask, byte, zero_));
+    const auto copy = [&](bool is_whole) {
+      const SymExpr k = b_.begin_for(count, joined ? ForStmt::Kind::Vector : ForStmt::Kind::Serial);
+      const Mask mask = is_whole ? Mask() : within(first + k, first + k);
+      const SymExpr c = joined ? SymExpr(0) : b_.begin_for(channels(), ForStmt::Kind::Vector);
+      const SymExpr apart = joined ? SymExpr(1) : x_.strides[last_ + 1];
+      const Scalar byte =
+          b_.load(x_.buffer, from + (first + k) * apart + first_channel() + c, id_of(mask));
+      b_.store(slab_, to * pitch_ + (joined ? k : k * channels()) + c,
+               select(b_, mask, byte, zero_));
+      if (!joined) b_.end_for();
       b_.end_for();
     };
     const Mask whole = within(first, first + (count - 1));
     b_.begin_if(*whole);
-    copy(b_.begin_for(count, ForStmt::Kind::Serial), {});
-    b_.end_for();
+    copy(true);
     b_.end_if();
     b_.begin_if(b_.apply(ScalarOp::Not, {*whole}));
-    const SymExpr position = b_.begin_for(count, ForStmt::Kind::Serial);
-    copy(position, within(first + position, first + position));
-    b_.end_for();
+    copy(false);
     b_.end_if();
   }
 
@@ -143,7 +126,7 @@ class SlabNest : PanelConvNest {
 
 bool reads_windows_from_slab(NestContext& ctx) {
   const ir::Node& node = ctx.node();
-  if (node.input(0).meta().dtype != DType::U8) return false;
+  if (node.input(0).meta().dtype != DType::U8 || !multiplies_groups(ctx.options())) return false;
   const bool is_one = node.integer("groups") == 1;
   const SymExpr channels = floordiv(ctx.operand_sizes(0).back(), node.integer("groups"));
   const std::size_t last = node.ints("kernel").size() - 1;
