@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/jit/nests_support.h"
+#include "tests/jit/quantised_values.h"
 
 namespace heddle::test {
 namespace {
@@ -12,21 +13,6 @@ using ir::GraphBuilder;
 using ir::Value;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-Value real(GraphBuilder& b, double number) { return b.constant(ir::Literal::scalar(f32, number)); }
-
-Value number_of(GraphBuilder& b, Value bytes, std::int64_t zero, double scale) {
-  const Value wide = b.emit("convert", {bytes}, {{"dtype", i32}});
-  const Value centred = b.emit("sub", {wide, b.constant(ir::Literal::scalar_int(i32, zero))});
-  return b.emit("mul", {b.emit("convert", {centred}, {{"dtype", f32}}), real(b, scale)});
-}
-
-Value byte_of(GraphBuilder& b, Value x, DType dtype, double zero, double scale) {
-  const double least = dtype == i8 ? -128 : 0;
-  Value y = b.emit("round", {b.emit("div", {x, real(b, scale)})});
-  y = b.emit("clamp", {b.emit("add", {y, real(b, zero)}), real(b, least), real(b, least + 255)});
-  return b.emit("convert", {y}, {{"dtype", dtype}});
-}
 
 /// Buffers of 256 bytes in the text of nests.
 std::size_t tables_in(const std::string& text) {
@@ -40,10 +26,10 @@ std::size_t tables_in(const std::string& text) {
 /// x * sigmoid(x) of quantised numbers.
 ir::Graph activation(DType from, DType to) {
   GraphBuilder b("main");
-  const Value x = number_of(b, b.input(tensor(from, {"s0", "300"})), 100, 0.05);
-  const Value gate = byte_of(b, b.emit("sigmoid", {x}), to, 3, 1.0 / 256);
-  const Value product = b.emit("mul", {x, number_of(b, gate, 3, 1.0 / 256)});
-  b.output(byte_of(b, product, to, -7, 0.04));
+  const Value x = dequantised(b, b.input(tensor(from, {"s0", "300"})), 100, 0.05);
+  const Value gate = quantised(b, b.emit("sigmoid", {x}), to, 3, 1.0 / 256);
+  const Value product = b.emit("mul", {x, dequantised(b, gate, 3, 1.0 / 256)});
+  b.output(quantised(b, product, to, -7, 0.04));
   return b.finish();
 }
 
@@ -76,9 +62,9 @@ TEST(ByteFunctions, OnVectorsOfEveryWidth) {
 TEST(ByteFunctions, OfBytesMadeInTheSameKernel) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(f32, {"s0", "300"}));
-  const Value bytes = byte_of(b, x, u8, 100, 0.02);
-  const Value y = b.emit("sigmoid", {number_of(b, bytes, 100, 0.02)});
-  b.output(number_of(b, byte_of(b, y, u8, 0, 1.0 / 256), 0, 1.0 / 256));
+  const Value bytes = quantised(b, x, u8, 100, 0.02);
+  const Value y = b.emit("sigmoid", {dequantised(b, bytes, 100, 0.02)});
+  b.output(dequantised(b, quantised(b, y, u8, 0, 1.0 / 256), 0, 1.0 / 256));
   b.output(bytes);
   const ir::Graph graph = b.finish();
   const jit::Program program = jit::lower(graph, {.byte_tables = true});
@@ -90,8 +76,8 @@ TEST(ByteFunctions, OfBytesMadeInTheSameKernel) {
 TEST(ByteFunctions, OfLayersWithScalesOfTheirOwnAreOneKernel) {
   GraphBuilder b("main");
   const auto layer = [&](double scale) {
-    const Value x = number_of(b, b.input(tensor(u8, {"s0", "300"})), 100, scale);
-    b.output(byte_of(b, b.emit("sigmoid", {x}), u8, 0, 1.0 / 256));
+    const Value x = dequantised(b, b.input(tensor(u8, {"s0", "300"})), 100, scale);
+    b.output(quantised(b, b.emit("sigmoid", {x}), u8, 0, 1.0 / 256));
   };
   layer(0.0512345);
   layer(0.0354321);
@@ -105,11 +91,12 @@ TEST(ByteFunctions, OfLayersWithScalesOfTheirOwnAreOneKernel) {
 /// What others read too is computed as well, and a table of a table is one.
 TEST(ByteFunctions, OfEachOther) {
   GraphBuilder b("main");
-  const Value x = number_of(b, b.input(tensor(i8, {"s0", "300"})), 3, 0.05);
-  const Value gate = byte_of(b, b.emit("sigmoid", {x}), i8, -5, 1.0 / 200);
-  const Value second = byte_of(b, b.emit("tanh", {number_of(b, gate, -5, 1.0 / 200)}), u8, 7, 0.01);
+  const Value x = dequantised(b, b.input(tensor(i8, {"s0", "300"})), 3, 0.05);
+  const Value gate = quantised(b, b.emit("sigmoid", {x}), i8, -5, 1.0 / 200);
+  const Value second =
+      quantised(b, b.emit("tanh", {dequantised(b, gate, -5, 1.0 / 200)}), u8, 7, 0.01);
   b.output(gate);
-  b.output(number_of(b, second, 7, 0.01));
+  b.output(dequantised(b, second, 7, 0.01));
   const ir::Graph graph = b.finish();
   EXPECT_THAT(nests_of(lowered(graph)), Not(HasSubstr("tanh")));
   expect_code_right(graph, {all_bytes(i8, 3)}, 0);
@@ -122,9 +109,9 @@ TEST(ByteFunctions, NotOfOtherElements) {
   const Value rows = b.emit("expand", {row}, {{"sizes", ir::Dims{base::parse_symexpr("s0"), 300}}});
   const Value x = b.input(tensor(u8, {"s0", "300"}));
   const Value moved = b.emit("reverse", {x}, {{"axes", std::vector<std::int64_t>{1}}});
-  const Value sum = b.emit("add", {number_of(b, x, 100, 0.05), number_of(b, moved, 100, 0.05)});
-  b.output(byte_of(b, b.emit("sigmoid", {sum}), u8, 0, 1.0 / 256));
-  b.output(byte_of(b, b.emit("sigmoid", {number_of(b, rows, 7, 0.05)}), u8, 0, 1.0 / 256));
+  const Value sum = b.emit("add", {dequantised(b, x, 100, 0.05), dequantised(b, moved, 100, 0.05)});
+  b.output(quantised(b, b.emit("sigmoid", {sum}), u8, 0, 1.0 / 256));
+  b.output(quantised(b, b.emit("sigmoid", {dequantised(b, rows, 7, 0.05)}), u8, 0, 1.0 / 256));
   expect_code_right_at(b.finish(), {3});
 }
 
@@ -134,7 +121,7 @@ TEST(ByteFunctions, AByteItself) {
     GraphBuilder b("main");
     Value x = b.input(tensor(i8, {"s0", "300"}));
     if (is_copied) x = b.emit("clone", {b.emit("permute", {x}, {{"perm", Ints{1, 0}}})});
-    const Value y = byte_of(b, number_of(b, x, 3, 0.05), i8, 3, scale);
+    const Value y = quantised(b, dequantised(b, x, 3, 0.05), i8, 3, scale);
     b.output(b.emit("add", {y, b.constant(ir::Literal::scalar_int(i8, 1))}));
     const ir::Graph graph = b.finish();
     expect_code_right(graph, {all_bytes(i8, 3)}, 0);
@@ -151,14 +138,14 @@ TEST(ByteFunctions, BehindViews) {
   for (const double scale : {0.05, 0.04}) {
     GraphBuilder b("main");
     const Value x = b.input(tensor(i8, {"s0", "300"}));
-    Value y = number_of(b, x, 3, 0.05);
+    Value y = dequantised(b, x, 3, 0.05);
     y = b.emit("reshape", {y}, {{"sizes", ir::Dims{base::parse_symexpr("s0"), 3, 100}}});
     y = b.emit("permute", {y}, {{"perm", Ints{2, 0, 1}}});
     y = b.emit("slice", {y},
                {{"start", ir::Dims{3, 0, 1}},
                 {"limit", ir::Dims{99, base::parse_symexpr("s0"), 3}},
                 {"stride", ir::Dims{2, 1, 1}}});
-    b.output(byte_of(b, y, i8, 3, scale));
+    b.output(quantised(b, y, i8, 3, scale));
     const ir::Graph graph = b.finish();
     expect_code_right(graph, {all_bytes(i8, 3)}, 0);
     const jit::Program program = jit::lower(graph, {.byte_tables = true});
@@ -171,9 +158,9 @@ TEST(ByteFunctions, BehindViews) {
 /// Two views of a byte show different bytes.
 TEST(ByteFunctions, NotOfTwoViews) {
   GraphBuilder b("main");
-  const Value x = number_of(b, b.input(tensor(i8, {"300", "300"})), 3, 0.05);
+  const Value x = dequantised(b, b.input(tensor(i8, {"300", "300"})), 3, 0.05);
   const Value turned = b.emit("permute", {x}, {{"perm", Ints{1, 0}}});
-  b.output(byte_of(b, b.emit("sigmoid", {b.emit("sub", {x, turned})}), i8, 3, 0.05));
+  b.output(quantised(b, b.emit("sigmoid", {b.emit("sub", {x, turned})}), i8, 3, 0.05));
   const ir::Graph graph = b.finish();
   EXPECT_EQ(tables_in(nests_of(jit::lower(graph, {.byte_tables = true}))), 0u);
   expect_program_right(graph, lowered(graph), {all_bytes(i8, 300)}, as_code(), 0);
@@ -183,12 +170,12 @@ TEST(ByteFunctions, NotOfTwoViews) {
 TEST(ByteFunctions, OfSeveralPutTogether) {
   for (const double second : {0.05, 0.03}) {
     GraphBuilder b("main");
-    const Value x = number_of(b, b.input(tensor(u8, {"s0", "300"})), 3, 0.05);
-    Value y = number_of(b, b.input(tensor(u8, {"s0", "300"})), 3, second);
+    const Value x = dequantised(b, b.input(tensor(u8, {"s0", "300"})), 3, 0.05);
+    Value y = dequantised(b, b.input(tensor(u8, {"s0", "300"})), 3, second);
     y = b.emit("reshape", {y}, {{"sizes", ir::Dims{base::parse_symexpr("s0"), 300}}});
-    const Value z = number_of(b, b.input(tensor(i8, {"s0", "300"})), -7, 0.02);
+    const Value z = dequantised(b, b.input(tensor(i8, {"s0", "300"})), -7, 0.02);
     const Value all = b.call("concat", std::vector{x, y, z}, {{"axis", std::int64_t{1}}})->value();
-    b.output(byte_of(b, all, u8, 3, 0.05));
+    b.output(quantised(b, all, u8, 3, 0.05));
     const ir::Graph graph = b.finish();
     const std::vector<ir::Literal> arguments{all_bytes(u8, 3), all_bytes(u8, 3), all_bytes(i8, 3)};
     expect_code_right(graph, arguments, 0);
@@ -210,7 +197,8 @@ TEST(ByteFunctions, LeaveOthers) {
 TEST(ByteFunctions, WhereReadingCostsLess) {
   GraphBuilder b("main");
   Value x = b.input(tensor(u8, {"s0", "300"}));
-  for (const double scale : {0.04, 0.03}) x = byte_of(b, number_of(b, x, 7, 0.05), u8, 9, scale);
+  for (const double scale : {0.04, 0.03})
+    x = quantised(b, dequantised(b, x, 7, 0.05), u8, 9, scale);
   b.output(x);
   const ir::Graph graph = b.finish();
   const auto has_table = [&](const jit::LowerOptions& options) {
@@ -225,8 +213,8 @@ TEST(ByteFunctions, NotOfTwoBytesNorOfFewOperations) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(u8, {"s0", "300"}));
   const Value y = b.input(tensor(u8, {"s0", "300"}));
-  const Value sum = b.emit("add", {number_of(b, x, 100, 0.05), number_of(b, y, 7, 0.03)});
-  b.output(byte_of(b, b.emit("sigmoid", {sum}), u8, 0, 1.0 / 256));
+  const Value sum = b.emit("add", {dequantised(b, x, 100, 0.05), dequantised(b, y, 7, 0.03)});
+  b.output(quantised(b, b.emit("sigmoid", {sum}), u8, 0, 1.0 / 256));
   b.output(b.emit("convert", {b.emit("add", {x, x})}, {{"dtype", i8}}));
   const ir::Graph graph = b.finish();
   EXPECT_EQ(tables_in(nests_of(lowered(graph))), 0u);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/jit/nests_support.h"
+#include "tests/jit/quantised_values.h"
 
 namespace heddle::test {
 namespace {
@@ -20,13 +21,6 @@ struct Given {
   bool is_turned = false;  ///< the right operand, whose depth lies side by side
 };
 
-Value numbers(GraphBuilder& b, Value bytes, std::int64_t zero, double scale) {
-  Value wide = b.emit("convert", {bytes}, {{"dtype", i32}});
-  if (zero != 0) wide = b.emit("sub", {wide, b.constant(ir::Literal::scalar_int(i32, zero))});
-  return b.emit("mul", {b.emit("convert", {wide}, {{"dtype", f32}}),
-                        b.constant(ir::Literal::scalar(f32, scale))});
-}
-
 ir::Dims dims_of(const Ints& sizes) { return {sizes.begin(), sizes.end()}; }
 
 ir::Graph graph_of(const Given& given) {
@@ -41,8 +35,8 @@ ir::Graph graph_of(const Given& given) {
     std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
     w = b.emit("permute", {w}, {{"perm", perm}});
   }
-  b.output(b.emit("matmul",
-                  {numbers(b, x, given.left_zero, 0.25), numbers(b, w, given.right_zero, 0.5)}));
+  b.output(b.emit("matmul", {dequantised(b, x, given.left_zero, 0.25),
+                             dequantised(b, w, given.right_zero, 0.5)}));
   return b.finish();
 }
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/jit/nests_support.h"
+#include "tests/jit/quantised_values.h"
 
 namespace heddle::test {
 namespace {
@@ -21,20 +22,6 @@ struct Pool {
   bool is_read_twice = false;
 };
 
-Value numbers(GraphBuilder& b, Value bytes, double scale) {
-  const Value wide = b.emit("convert", {bytes}, {{"dtype", i32}});
-  const Value centred = b.emit("sub", {wide, b.constant(ir::Literal::scalar_int(i32, 7))});
-  return b.emit("mul", {b.emit("convert", {centred}, {{"dtype", f32}}),
-                        b.constant(ir::Literal::scalar(f32, scale))});
-}
-
-Value quantised(GraphBuilder& b, Value x, double scale) {
-  const auto number = [&](double value) { return b.constant(ir::Literal::scalar(f32, value)); };
-  const Value y = b.emit("round", {b.emit("div", {x, number(scale)})});
-  const Value moved = b.emit("clamp", {b.emit("add", {y, number(7)}), number(0), number(255)});
-  return b.emit("convert", {moved}, {{"dtype", u8}});
-}
-
 Value largest(GraphBuilder& b, const Pool& pool, Value x) {
   return b.emit("max_pool", {x},
                 {{"kernel", pool.kernel},
@@ -48,7 +35,8 @@ Value largest(GraphBuilder& b, const Pool& pool, Value x) {
 
 ir::Graph graph_of(const Pool& pool) {
   GraphBuilder b("main");
-  const Value x = numbers(b, b.input(tensor(pool.dtype, {"2", "s0", "13", "20"})), pool.scale);
+  const Value x =
+      dequantised(b, b.input(tensor(pool.dtype, {"2", "s0", "13", "20"})), 7, pool.scale);
   b.output(largest(b, pool, x));
   return b.finish();
 }
@@ -97,8 +85,8 @@ TEST(PoolBytes, LeaveOthers) {
 TEST(PoolBytes, BetweenQuantisedTensors) {
   for (const double scale : {0.04, 0.03}) {
     GraphBuilder b("main");
-    const Value x = numbers(b, b.input(tensor(u8, {"2", "s0", "13", "20"})), 0.04);
-    b.output(quantised(b, largest(b, {}, x), scale));
+    const Value x = dequantised(b, b.input(tensor(u8, {"2", "s0", "13", "20"})), 7, 0.04);
+    b.output(quantised(b, largest(b, {}, x), u8, 7, scale));
     const ir::Graph graph = b.finish();
     const std::string text = nests_of(lowered(graph));
     if (scale == 0.04)
@@ -112,7 +100,7 @@ TEST(PoolBytes, BetweenQuantisedTensors) {
 /// Several that read the numbers make them of the bytes, which alone are kept.
 TEST(PoolBytes, ReadBySeveral) {
   GraphBuilder b("main");
-  const Value x = numbers(b, b.input(tensor(u8, {"2", "s0", "13", "20"})), 0.04);
+  const Value x = dequantised(b, b.input(tensor(u8, {"2", "s0", "13", "20"})), 7, 0.04);
   const Value y = largest(b, {}, x);
   b.output(b.emit("reduce_sum", {y}, {{"axes", Ints{3}}}));
   b.output(b.emit("reduce_max", {y}, {{"axes", Ints{1}}}));
