@@ -49,6 +49,7 @@ engine::BuildOptions Engine::Impl::build_options(const base::SymbolValues& hints
   engine::BuildOptions build;
   build.engine = options;
   build.compiler = compiler;
+  build.keep_plans = true;
   if (engine::keeps_constants(options)) build.constants = compiler->constants();
   build.hints = hints;
   build.threads = executor.threads();
@@ -197,6 +198,7 @@ Engine::Impl::Match Engine::Impl::compile_for(std::span<const Tensor> inputs) {
   note_in_place(made->in_place, inputs.size() - options.append.size());
   executables.insert(executables.begin(), made);
   ++compiles;
+  found_plans += made->was_kept() ? 1 : 0;
   for (const RegionInfo& region : made->regions()) {
     ++regions_compiled;
     region_fallbacks += region.fell_back ? 1 : 0;

@@ -60,12 +60,6 @@ base::Options options_of(const ir::RegionMark& mark) {
   return options;
 }
 
-/// HEDDLE_WINOGRAD=0 keeps library convolutions to the direct algorithm.
-bool may_use_winograd() {
-  const char* text = std::getenv("HEDDLE_WINOGRAD");
-  return text == nullptr || std::string_view(text) != "0";
-}
-
 jit::UnitOptions unit_of(const base::Options& options, const EngineOptions& engine) {
   jit::UnitOptions unit;
   unit.fuse = options.is_set("fuse") ? options.get_bool("fuse") : engine.fuse;
@@ -352,6 +346,11 @@ class ScopedCompile {
 };
 
 }  // namespace
+
+bool may_use_winograd() {
+  const char* text = std::getenv("HEDDLE_WINOGRAD");
+  return text == nullptr || std::string_view(text) != "0";
+}
 
 void log_line(const EngineOptions& options, const std::string& line) {
   if (options.log)

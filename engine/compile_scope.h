@@ -38,6 +38,9 @@ struct OptimisedGraph {
 ///         EngineOptions::on_region_compile throws, unless that region may fall back.
 OptimisedGraph optimise(const ir::Graph& traced, const EngineOptions& options);
 
+/// HEDDLE_WINOGRAD=0 keeps library convolutions to the direct algorithm.
+bool may_use_winograd();
+
 /// Gives `line` to EngineOptions::log, else to standard error.
 void log_line(const EngineOptions& options, const std::string& line);
 

@@ -201,6 +201,7 @@ RegisteredOp register_op(CustomOp op) {
   made->pure = op.pure;
   made->capturable = op.capturable;
   made->collective = op.collective;
+  made->is_given = true;
   return RegisteredOp(ir::register_custom_op(std::move(made)).schema.name);
 }
 

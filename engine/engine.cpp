@@ -189,12 +189,11 @@ void Engine::Impl::finish_run(const BoundPlan& plan, std::int32_t status,
 std::vector<Tensor> Engine::Impl::make_outputs(const BoundPlan& plan,
                                                engine::TakenMemory* taken) const {
   std::vector<Tensor> outputs;
-  const auto values = plan.executable->optimised().outputs();
-  outputs.reserve(values.size());
-  for (std::size_t k = 0; k < values.size(); ++k) {
+  outputs.reserve(plan.output_sizes.size());
+  for (std::size_t k = 0; k < plan.output_sizes.size(); ++k) {
     const Sizes& sizes = plan.output_sizes[k];
     const bool late = std::ranges::find(sizes, engine::kUnknownSize) != sizes.end();
-    const DType dtype = values[k].meta().dtype;
+    const DType dtype = plan.unit->output_dtype(k);
     Tensor output = late || taken == nullptr ? Tensor() : taken->take(k, dtype, sizes);
     if (!output.defined() && !late && cuda == nullptr) output = make_output(dtype, sizes);
     outputs.push_back(std::move(output));
@@ -335,7 +334,7 @@ void copy_into(std::span<const Tensor> results, std::span<const Tensor> inputs,
 }  // namespace
 
 void* Engine::Impl::LateOutputs::output(std::uint32_t position, const Sizes& sizes) {
-  const DType dtype = plan_.executable->optimised().outputs()[position].meta().dtype;
+  const DType dtype = plan_.unit->output_dtype(position);
   Tensor& output = outputs_[position];
   const auto is_donated = [](std::size_t) { return false; };  // those lie aside
   if (output.defined())
@@ -349,10 +348,9 @@ void* Engine::Impl::LateOutputs::output(std::uint32_t position, const Sizes& siz
 void Engine::Impl::run_aside(const BoundPlan& plan, std::span<const Tensor> inputs,
                              std::span<Tensor> outputs, std::span<const std::size_t> aside) {
   std::vector<Tensor> places(outputs.begin(), outputs.end());
-  const auto values = plan.executable->optimised().outputs();
   for (const std::size_t k : aside) {
     const Sizes& sizes = plan.output_sizes[k];
-    places[k] = engine::is_late(sizes) ? Tensor() : make_output(values[k].meta().dtype, sizes);
+    places[k] = engine::is_late(sizes) ? Tensor() : make_output(plan.unit->output_dtype(k), sizes);
   }
   execute(plan, inputs, places);
   const auto anywhere = [](std::size_t) { return true; };
@@ -380,14 +378,13 @@ void Engine::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs)
 
 void Engine::Impl::run_plan_into(const BoundPlan& plan, std::span<const Tensor> inputs,
                                  std::span<Tensor> outputs) {
-  const auto values = plan.executable->optimised().outputs();
   const auto& guards = plan.executable->guards().inputs;
   std::vector<std::size_t>
       aside;  // outputs that lie in inputs which are still read when they are written, or of sizes not known yet
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const std::size_t place =
-        engine::check_output(values[k].meta().dtype, plan.output_sizes[k], options.device, inputs,
-                             outputs, k, [&](std::size_t i) { return guards[i].donated; });
+        engine::check_output(plan.unit->output_dtype(k), plan.output_sizes[k], options.device,
+                             inputs, outputs, k, [&](std::size_t i) { return guards[i].donated; });
     if (place == engine::kNoInput) continue;
     const bool staged = cuda != nullptr && !inputs[place].device().is_cuda();
     if (engine::is_late(plan.output_sizes[k]) || (!staged && !plan.unit->may_share(place, k)))
@@ -466,6 +463,7 @@ EngineStats Engine::stats() const {
   EngineStats stats;
   stats.traces = impl_->traces;
   stats.compiles = impl_->compiles;
+  stats.found_plans = impl_->found_plans;
   stats.binds = impl_->binds;
   stats.specialisations = impl_->specialisations;
   stats.regions_compiled = impl_->regions_compiled;

@@ -233,6 +233,7 @@ struct Engine::Impl {
   static constexpr std::size_t kRecompilesTold = 64;
   std::deque<std::string> recompiles;  ///< the last kRecompilesTold
   std::uint64_t traces = 0;
+  std::uint64_t found_plans = 0;
   std::uint64_t compiles = 0;
   std::uint64_t binds = 0;
   std::uint64_t specialisations = 0;

@@ -6,6 +6,7 @@
 
 #include "engine/compile_scope.h"
 #include "engine/fold.h"
+#include "engine/kept_plan.h"
 #include "engine/plan_check.h"
 #include "jit/library.h"
 
@@ -40,14 +41,10 @@ jit::LowerOptions lower_options(const BuildOptions& options, const OptimisedGrap
   return lower;
 }
 
-/// Where literals lie.
-std::vector<MemoryRange> ranges_of(std::span<const ir::Literal> literals) {
-  std::vector<MemoryRange> ranges;
-  for (const ir::Literal& literal : literals) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(literal.unaligned_data());
-    ranges.emplace_back(begin, begin + literal.bytes());
-  }
-  return ranges;
+/// Where a literal lies.
+MemoryRange range_of(const ir::Literal& literal) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(literal.unaligned_data());
+  return {begin, begin + literal.bytes()};
 }
 
 /// Lets the region run op by op, if its mark allows that and this was not how it was tried.
@@ -66,15 +63,47 @@ bool fall_back(OptimisedGraph& graph, const std::string& region, bool tried_fuse
 }  // namespace
 
 Executable::Executable(ir::Graph traced, Guards guards, const BuildOptions& options)
-    : guards_(std::move(guards)), traced_(std::move(traced)) {
+    : guards_(std::move(guards)), traced_(std::move(traced)), options_(options.engine) {
+  const KeptPlan plan(traced_, options);
+  if (std::optional<KeptPlan::Parts> kept = plan.find()) {
+    was_kept_ = true;
+    note_fixed(kept->fixed);
+    unit_ = std::make_unique<Unit>(std::move(kept->program), std::move(kept->fixed), options,
+                                   kept->folded_steps);
+    return;
+  }
+  compile(options);
+  if (regions_.empty()) plan.store(*unit_);
+}
+
+void Executable::compile(const BuildOptions& options) {
   OptimisedGraph graph = optimise(traced_, options.engine);
-  optimised_ = graph.graph;
+  std::call_once(passed_once_, [&] { passed_ = {graph.graph, std::move(graph.passes)}; });
   while (!build(graph, options)) {
   }
   regions_ = std::move(graph.regions);
   region_of_copy_ = std::move(graph.copies);
-  passes_ = std::move(graph.passes);
   if (wants_check(options.engine)) check_orders(*this, options.engine.passes.empty());
+}
+
+const Executable::Passed& Executable::passed() const {
+  std::call_once(passed_once_, [&] {
+    OptimisedGraph graph = optimise(traced_, options_);
+    passed_ = {std::move(graph.graph), std::move(graph.passes)};
+  });
+  return passed_;
+}
+
+/// What calls must not overwrite: what the plan reads, and all that the graph read.
+void Executable::note_fixed(std::span<const ir::Literal> fixed) {
+  std::vector<MemoryRange> ranges;
+  for (const ir::Literal& literal : fixed) ranges.push_back(range_of(literal));
+  for (const ir::NodePtr& node : traced_.nodes()) {
+    if (node->op_name() == "const") ranges.push_back(range_of(node->literal("value")));
+    if (const ir::Literal* value = traced_.parameter(node.get()))
+      ranges.push_back(range_of(*value));
+  }
+  guards_.note_fixed(std::move(ranges));
 }
 
 /// @return false when a region could not be compiled and was set to run op by op.
@@ -82,9 +111,9 @@ bool Executable::build(OptimisedGraph& graph, const BuildOptions& options) {
   std::set<std::string> one_by_one;
   for (const RegionInfo& region : graph.regions)
     if (region.fell_back) one_by_one.insert(region.name);
-  jit::Program program = options.lower(optimised_, lower_options(options, graph));
-  std::vector<ir::Literal> fixed = fixed_buffers(program, optimised_);
-  guards_.note_fixed(ranges_of(fixed));
+  jit::Program program = options.lower(graph.graph, lower_options(options, graph));
+  std::vector<ir::Literal> fixed = fixed_buffers(program, graph.graph);
+  note_fixed(fixed);
   try {
     unit_ = std::make_unique<Unit>(std::move(program), std::move(fixed), options);
   } catch (const KernelFailure& failure) {
@@ -148,7 +177,7 @@ std::unique_ptr<BoundPlan> Executable::bind(const SymbolValues& sizes, int threa
   plan->arena_bytes = plan->memory.peak_bytes + plan->scratch_stride * threads;
   for (const Append& append : in_place.appends)
     plan->appended.push_back(append.length.evaluate(sizes));
-  for (std::size_t k = 0; k < optimised_.outputs().size(); ++k) {
+  for (std::size_t k = 0; k < program().outputs.size(); ++k) {
     Sizes& numbers = plan->output_sizes.emplace_back();
     for (const ir::SymExpr& dim : unit_->output_sizes(k))
       numbers.push_back(unit_->phases().known_in(dim) == 0 ? dim.evaluate(sizes) : kUnknownSize);

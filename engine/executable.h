@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,12 +48,15 @@ class Executable : public std::enable_shared_from_this<Executable> {
 
   const Guards& guards() const { return guards_; }
   const ir::Graph& traced() const { return traced_; }
-  const ir::Graph& optimised() const { return optimised_; }
+  /// After all passes. Where the plan came from disk they are run when it is first asked for.
+  const ir::Graph& optimised() const { return passed().graph; }
   const Unit& unit() const { return *unit_; }
   const jit::Program& program() const { return unit_->program(); }
   const scheduler::Schedule& schedule() const { return unit_->schedule(); }
   const memory::Planner& planner() const { return unit_->planner(); }
-  std::span<const ir::PassRecord> passes() const { return passes_; }
+  std::span<const ir::PassRecord> passes() const { return passed().passes; }
+  /// Whether the plan came from disk (engine/kept_plan.h).
+  bool was_kept() const { return was_kept_; }
   /// Steps that were run once, when the executable was made: they read parameters and constants only.
   std::size_t folded_steps() const { return unit_->folded_steps(); }
   std::size_t distinct_kernels() const;
@@ -76,12 +80,22 @@ class Executable : public std::enable_shared_from_this<Executable> {
   mutable std::atomic<bool> superseded{false};
 
  private:
+  /// What the passes made.
+  struct Passed {
+    ir::Graph graph;
+    std::vector<ir::PassRecord> passes;
+  };
+  void compile(const BuildOptions& options);
   bool build(OptimisedGraph& graph, const BuildOptions& options);
+  void note_fixed(std::span<const ir::Literal> fixed);
+  const Passed& passed() const;
 
   Guards guards_;
   ir::Graph traced_;
-  ir::Graph optimised_;
-  std::vector<ir::PassRecord> passes_;
+  EngineOptions options_;
+  bool was_kept_ = false;
+  mutable std::once_flag passed_once_;
+  mutable Passed passed_;
   std::vector<RegionInfo> regions_;
   std::map<std::string, std::string, std::less<>> region_of_copy_;  ///< OptimisedGraph::copies
   std::unique_ptr<Unit> unit_;

@@ -68,8 +68,8 @@ class FixedSteps::Impl {
       for (const BufferId id : steps()[k].writes) {
         if (is_known[root(id)]) continue;
         is_known[root(id)] = true;
-        results_.push_back(root(id));
-        result_bytes_.push_back(bytes_of(buffer(root(id))));
+        results_.buffers.push_back(root(id));
+        results_.bytes.push_back(bytes_of(buffer(root(id))));
       }
     }
     find_last_readers();
@@ -77,16 +77,17 @@ class FixedSteps::Impl {
   }
 
   std::size_t run() {
-    if (!key_.empty()) found_ = constants_->find(key_, result_bytes_);
+    FoldedResults& made = results_;
+    if (!made.key.empty()) found_ = constants_->find(made.key, made.bytes);
     if (found_.empty()) submit_kernels();
-    for (std::size_t k = 0; k < results_.size() && !found_.empty(); ++k)
-      fixed_[results_[k]] = literal_at(buffer(results_[k]), found_[k]);
+    for (std::size_t k = 0; k < made.buffers.size() && !found_.empty(); ++k)
+      fixed_[made.buffers[k]] = literal_at(buffer(made.buffers[k]), found_[k]);
     for (std::size_t k = 0; k < folded_.size() && found_.empty(); ++k) {
       if (!folded_[k]) continue;
       execute(k);
       give_back_operands(k);
     }
-    for (const BufferId result : results_) make_constant(result);
+    for (const BufferId result : made.buffers) make_constant(result);
     if (constants_ != nullptr && found_.empty()) store_results();
     const auto count = static_cast<std::size_t>(std::ranges::count(folded_, true));
     if (count != 0) remove(folded_);
@@ -94,6 +95,7 @@ class FixedSteps::Impl {
   }
 
   const std::vector<bool>& folded() const { return folded_; }
+  FoldedResults take_results() { return std::move(results_); }
 
  private:
   std::vector<ir::PlanStep>& steps() { return program_.record.steps; }
@@ -197,13 +199,13 @@ class FixedSteps::Impl {
   /// Whether all results seem to be on disk, where they are large enough for that to be worth it: they are read while other
   /// kernels are compiled.
   bool expects_results(jit::ConstantCache* constants) {
-    const std::size_t bytes = std::reduce(result_bytes_.begin(), result_bytes_.end());
+    const std::size_t bytes = std::reduce(results_.bytes.begin(), results_.bytes.end());
     if (constants == nullptr || bytes < jit::ConstantCache::kLeastBytes) return false;
     constants_ = constants;
-    key_ = results_key();
+    results_.key = results_key();
     for (std::size_t k = 0; k < folded_.size(); ++k)
       if (folded_[k]) give_back_operands(k);  // the key may have come of their bytes
-    return constants->has(key_);
+    return constants->has(results_.key);
   }
 
   /// Has the kernels of the steps compiled, unless they are already.
@@ -214,16 +216,16 @@ class FixedSteps::Impl {
       const std::uint32_t kernel = steps()[k].kernel;
       if (folded_[k]) nests[kernel] = program_.kernels[kernel].nest;
     }
-    if (!results_.empty()) kernels_.submit(std::move(nests));
+    if (!results_.buffers.empty()) kernels_.submit(std::move(nests));
   }
 
   void store_results() {
     std::vector<jit::ConstantCache::Piece> pieces;
-    for (const BufferId result : results_) {
+    for (const BufferId result : results_.buffers) {
       const auto kept = std::make_shared<const ir::Literal>(fixed_[result]);
       pieces.emplace_back(kept, kept->unaligned_data());
     }
-    constants_->store(std::move(key_), std::move(pieces), std::move(result_bytes_));
+    constants_->store(results_.key, std::move(pieces), results_.bytes);
   }
 
   /// All that the results depend on: the code of each step, its sizes, and what it reads, by content or, where an earlier
@@ -232,7 +234,8 @@ class FixedSteps::Impl {
     std::string key = "folded steps\n" + kernels_.code_key();
     std::map<std::uint32_t, std::size_t> kernel_number;
     std::map<BufferId, std::string> names;
-    for (std::size_t k = 0; k < results_.size(); ++k) names[results_[k]] = fmt::format("r{}", k);
+    for (std::size_t k = 0; k < results_.buffers.size(); ++k)
+      names[results_.buffers[k]] = fmt::format("r{}", k);
     for (std::size_t k = 0; k < folded_.size(); ++k) {
       if (!folded_[k]) continue;
       const std::uint32_t kernel = steps()[k].kernel;
@@ -300,11 +303,9 @@ class FixedSteps::Impl {
   std::vector<bool> refused_;   ///< roots whose writers are not folded, though they might be
   std::vector<bool> is_fixed_;  ///< what is in each buffer, once the steps before have run
   std::vector<bool> folded_;    ///< of the program's steps
-  std::vector<std::size_t> last_reader_;  ///< of each root; the number of steps: one that stays
-  std::vector<BufferId> results_;         ///< of folded steps, each once
-  std::vector<std::size_t> result_bytes_;
-  jit::ConstantCache* constants_ = nullptr;       ///< where results are kept; null: nowhere
-  std::string key_;                               ///< of the results there
+  std::vector<std::size_t> last_reader_;     ///< of each root; the number of steps: one that stays
+  FoldedResults results_;                    ///< each once
+  jit::ConstantCache* constants_ = nullptr;  ///< where results are kept; null: nowhere
   std::vector<jit::ConstantCache::Piece> found_;  ///< the results; empty: they are to be made
 };
 
@@ -314,6 +315,7 @@ FixedSteps::FixedSteps(jit::Program& program, std::vector<ir::Literal>& fixed,
 FixedSteps::~FixedSteps() = default;
 const std::vector<bool>& FixedSteps::folded() const { return impl_->folded(); }
 std::size_t FixedSteps::run() { return impl_->run(); }
+FoldedResults FixedSteps::take_results() { return impl_->take_results(); }
 
 std::vector<ir::Literal> fixed_buffers(const jit::Program& program, const ir::Graph& graph) {
   std::vector<ir::Literal> fixed(program.record.buffers.size());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/folding.h"
@@ -13,6 +14,13 @@ namespace heddle::engine {
 
 /// Host bytes of each buffer that never changes (parameters and constants); empty literals for the rest.
 std::vector<ir::Literal> fixed_buffers(const jit::Program& program, const ir::Graph& graph);
+
+/// What folded steps made.
+struct FoldedResults {
+  std::string key;  ///< in jit::ConstantCache; empty: they are not kept there
+  std::vector<ir::BufferId> buffers;
+  std::vector<std::size_t> bytes;  ///< of each of these
+};
 
 /// The steps of a program whose operands are all fixed and whose sizes are all constant; of those without operands the ones
 /// whose results are small.
@@ -32,6 +40,8 @@ class FixedSteps {
   /// Takes their results from the disk, or runs them. Their results become constants in `fixed`, and they leave the program.
   /// @return how many there were.
   std::size_t run();
+  /// Of run().
+  FoldedResults take_results();
 
  private:
   class Impl;

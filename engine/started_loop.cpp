@@ -101,7 +101,7 @@ StartedLoop::StartedLoop(const jit::NestedCall& call, std::shared_ptr<const Boun
       answer_(machine.allocate(memory::kAlignment)) {
   const BoundSteps& start = *body;
   for (std::uint32_t k = 0; k < call.carried; ++k) {
-    const ir::TensorMeta& meta = call.regions[kBody].graph->inputs()[k].meta();
+    const ir::TensorMeta& meta = call.regions[kBody].inputs[k];
     const Sizes sizes = evaluated(meta.sizes, start.sizes);
     now_.push_back({sizes, bytes_of(meta.dtype, sizes), operands_[k]});
     if (call.is_updated(k) && appended_to(k) == nullptr) move_in(now_.back());
@@ -177,7 +177,7 @@ StartedLoop::Rows StartedLoop::rows_of(const Appended& appended) const {
   const auto at = value.sizes.begin() + appended.dimension;
   Rows rows{.used = *at};
   for (auto size = value.sizes.begin(); size != at; ++size) rows.groups *= *size;
-  const DType dtype = call_.regions[kBody].graph->inputs()[appended.carried].meta().dtype;
+  const DType dtype = call_.regions[kBody].inputs[appended.carried].dtype;
   rows.bytes = bytes_of(dtype, Sizes(at + 1, value.sizes.end()));
   return rows;
 }

@@ -70,14 +70,14 @@ void fix_argument(jit::Program& program, std::uint32_t position, const ir::Liter
 
 }  // namespace
 
-Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOptions& options)
+Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOptions& options,
+           std::size_t folded)
     : program_(std::move(program)), fixed_(std::move(fixed)) {
   check_plans_ = wants_check(options.engine);
   cache_bytes_ = options.cache_bytes;
   compiler_ = options.compiler;
   constants_ = options.constants;
   if (options.autotune) verdicts_ = &options.compiler->library_verdicts();
-  late_checks_ = ir::late_checks(program_.graph);
   let_outputs_own_their_bytes(program_.record);
   // The CPU's compiler makes code of any nest in less time than NVRTC, where it is there.
   const std::unique_ptr<FoldingKernels> folding =
@@ -87,7 +87,8 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
   FixedSteps fixed_steps(program_, fixed_, *folding, options.constants);
   const PendingKernels pending =
       options.cuda == nullptr ? submit(fixed_steps.folded(), options) : PendingKernels();
-  folded_steps_ = fixed_steps.run();
+  folded_steps_ = folded + fixed_steps.run();
+  folded_results_ = fixed_steps.take_results();
   for (const ir::Literal& literal : fixed_)
     fixed_bytes_ += static_cast<std::int64_t>(literal.bytes());
   if (options.cuda != nullptr) {

@@ -15,6 +15,7 @@
 
 #include "base/expr_table.h"
 #include "engine/bound.h"
+#include "engine/fold.h"
 #include "engine/phases.h"
 #include "heddle/engine.h"
 #include "ir/analysis/unbacked.h"
@@ -54,6 +55,7 @@ struct BuildOptions {
   std::shared_ptr<CudaRuntime> cuda{};      ///< where steps run; null: on the CPU
   std::uint32_t streams = 1;                ///< on CUDA, at most
   bool graphs = false;                      ///< on CUDA: steps go into graphs
+  bool keep_plans = false;                  ///< on disk, for later processes (engine/kept_plan.h)
   bool autotune = false;  ///< variants of kernels and library calls are those measured
   std::int64_t cache_bytes =
       0;  ///< on the CPU: of a thread's second-level cache (engine/chains.h); 0: steps are run whole
@@ -83,9 +85,10 @@ using NestedPlans =
 
 class Unit {
  public:
-  /// `fixed`: bytes of parameters and constants by buffer, as from fixed_buffers().
+  /// `fixed`: bytes of parameters and constants by buffer, as from fixed_buffers(). `folded`: steps that were folded before.
   /// @throws KernelFailure.
-  Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOptions& options);
+  Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOptions& options,
+       std::size_t folded = 0);
   ~Unit();
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
@@ -99,6 +102,7 @@ class Unit {
   bool shares_tiles() const;
   /// Steps that were run once, here: they read parameters and constants only. Nested ones included.
   std::size_t folded_steps() const;
+  std::size_t own_folded_steps() const { return folded_steps_; }  ///< without nested ones
   /// The units of a step that runs nested plans, as in jit::NestedCall::regions; empty for other steps.
   /// Calls of the same graph may share one.
   std::span<const std::shared_ptr<const Unit>> nested(std::uint32_t kernel) const {
@@ -117,6 +121,13 @@ class Unit {
   /// The operands of a step's library call with sizes put in: what `step` of the schedule is bound with. Of values().
   std::vector<jit::LibraryOperand> library_operands(ir::StepId step,
                                                     const base::ExprTable::Values& values) const;
+  /// By buffer: parameters, constants and what was made of them. On CUDA they are on the device, and there are none here.
+  std::span<const ir::Literal> fixed() const { return fixed_; }
+  /// What steps that were folded here made.
+  const FoldedResults& folded_results() const { return folded_results_; }
+  DType output_dtype(std::size_t k) const {
+    return program_.record.buffers[program_.outputs[k]].dtype;
+  }
   /// Bytes of parameters, constants and what was made of them.
   std::int64_t fixed_bytes() const { return fixed_bytes_; }
 
@@ -218,6 +229,7 @@ class Unit {
   /// By buffer: parameters, constants, folded results. On CUDA gone when they are on the device.
   std::vector<ir::Literal> fixed_;
   std::size_t folded_steps_ = 0;
+  FoldedResults folded_results_;
   std::int64_t fixed_bytes_ = 0;
   bool check_plans_ = false;
   std::int64_t cache_bytes_ = 0;
@@ -227,7 +239,6 @@ class Unit {
   const jit::LibraryVerdicts* verdicts_ = nullptr;  ///< null: library calls are not measured
   scheduler::Schedule schedule_;
   Phases phases_;
-  std::vector<ir::LateCheck> late_checks_;
   std::unique_ptr<memory::Planner> planner_;
   std::vector<ir::SharedPlace> shared_places_;
   std::vector<jit::CpuKernelPtr> kernels_;  ///< by PlanStep::kernel; null for library calls

@@ -382,7 +382,7 @@ void Unit::bind_launch(ir::StepId step, BoundSteps& plan) const {
 
 /// What keeps the phase from running: sizes that it is the first to know.
 std::optional<Error::Parts> Unit::refused(const BoundSteps& plan) const {
-  for (const ir::LateCheck& check : late_checks_)
+  for (const ir::LateCheck& check : program_.late_checks)
     if (phases_.known_in(ir::Dims{check.holds.left, check.holds.right}) == plan.phase)
       if (auto why = ir::refusal(check, plan.sizes)) return why;
   return std::nullopt;

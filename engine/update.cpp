@@ -61,6 +61,7 @@ std::shared_ptr<engine::Executable> Engine::Impl::updated(const engine::Executab
       now[graph.inputs()[k]] = originals[next++];
   engine::BuildOptions build = build_options(old.hints);
   build.constants = nullptr;  // values that change while the engine runs are those of no start
+  build.keep_plans = false;
   auto made = std::make_shared<engine::Executable>(std::move(graph), old.guards(), build);
   made->prototype = old.prototype;
   made->originals = std::move(now);

@@ -103,35 +103,6 @@ Attrs complete(const OpDef& op, Attrs attrs, const base::Location& location) {
 
 thread_local std::uint64_t inferred = 0;
 
-/// Types of the results, and what is required of sizes that only the run tells.
-using Inferred = std::pair<std::vector<TensorMeta>, std::vector<Assumption>>;
-
-/// What infer says, on the device of the operands.
-Inferred infer_outputs(const Node& node, ShapeEnv& env) {
-  ++inferred;
-  env.late.clear();
-  const OpDef& op = node.op();
-  const InferContext context(op, node.inputs(), node.attrs(), env, node.location());
-  context.check_float8();
-  std::vector<TensorMeta> outputs = op.infer(context);
-  HD_CHECK(op.outputs < 0 || static_cast<std::size_t>(op.outputs) == outputs.size(),
-           std::string(op.name));
-  DeviceTag device;
-  for (const Value& input : node.inputs())
-    if (input && input.meta().device != DeviceTag{}) device = input.meta().device;
-  for (TensorMeta& meta : outputs) {
-    HD_CHECK(meta.strides.size() == meta.sizes.size(), std::string(op.name));
-    if (meta.device == DeviceTag{}) meta.device = device;
-  }
-  return {std::move(outputs), std::move(env.late)};
-}
-
-/// The same for a node that takes the place of `like`.
-Inferred infer_in_place_of(const Node& like, const Node& node, ShapeEnv& env) {
-  const SameNumbers numbers(like, env);
-  return infer_outputs(node, env);
-}
-
 bool same_type(const Value& a, const Value& b) {
   if (a == b) return true;
   return a && b && a.meta().same_layout(b.meta());
@@ -162,7 +133,7 @@ GraphBuilder::GraphBuilder(std::string name, std::shared_ptr<ShapeEnv> env)
 /// Most passes over most graphs ask for no name, and putting all into the map takes as long as going over the graph.
 void GraphBuilder::note_names() {
   for (const NodePtr& node : unnoted_)
-    for (const std::string& name : node->names()) taken_.try_emplace(name, 1);
+    for (const std::string& name : node->names()) taken_.take(name);
   unnoted_.clear();
 }
 
@@ -171,32 +142,33 @@ std::string GraphBuilder::unique_name(std::string wanted, std::string_view prefi
   for (char& c : wanted)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.') c = '_';
   const bool generated = wanted.empty();
-  if (!generated && taken_.try_emplace(wanted, 1).second) return wanted;
+  if (!generated && taken_.take(wanted)) return wanted;
   const std::string stem = generated ? std::string(prefix) : wanted + "_";
-  std::uint32_t& next = generated ? generated_[std::string(prefix)] : taken_[wanted];
-  for (;;) {
-    std::string candidate = stem + std::to_string(next++);
-    if (taken_.try_emplace(candidate, 1).second) return candidate;
-  }
+  std::uint32_t next = generated ? generated_[std::string(prefix)] : taken_.next_number(wanted);
+  std::string candidate;
+  do candidate = stem + std::to_string(next++);
+  while (!taken_.take(candidate));
+  (generated ? generated_[std::string(prefix)] : taken_.next_number(wanted)) = next;
+  return candidate;
 }
 
 std::shared_ptr<Node> GraphBuilder::start_input(std::string_view op, TensorMeta meta,
-                                                std::string name) {
+                                                std::string name, Attrs attrs) {
   auto node = std::make_shared<Node>();
   node->op_ = &op_named(op);
   HD_CHECK(meta.strides.size() == meta.sizes.size(), name);
   meta.storage = next_storage.fetch_add(1);
-  node->outputs_.push_back(std::move(meta));
-  node->names_.push_back(unique_name(std::move(name)));
-  node->location_ = context.location;
+  node->source_ =
+      std::make_shared<const Node::Source>(Node::Source{std::move(attrs), {}, context.location});
+  node->results_ = std::make_shared<const Node::Results>(Node::Results{{std::move(meta)}, {}});
+  node->names_ = std::make_shared<const Node::Names>(1, unique_name(std::move(name)));
   data_->nodes.push_back(node);
   return node;
 }
 
 Value GraphBuilder::input(TensorMeta meta, std::string name, std::string label, bool donated) {
-  const std::shared_ptr<Node> node = start_input("input", std::move(meta), std::move(name));
-  if (donated) node->attrs_["donated"] = true;
-  const Value value = node->value();
+  const Attrs attrs = donated ? Attrs{{"donated", true}} : Attrs();
+  const Value value = start_input("input", std::move(meta), std::move(name), attrs)->value();
   const auto at = std::find_if(data_->inputs.begin(), data_->inputs.end(),
                                [](const Value& input) { return input.node->op_name() == "param"; });
   data_->input_labels.insert(data_->input_labels.begin() + (at - data_->inputs.begin()),
@@ -207,7 +179,7 @@ Value GraphBuilder::input(TensorMeta meta, std::string name, std::string label, 
 
 Value GraphBuilder::parameter(TensorMeta meta, LiteralPtr literal, std::string name,
                               std::string label) {
-  const Value value = start_input("param", std::move(meta), std::move(name))->value();
+  const Value value = start_input("param", std::move(meta), std::move(name), {})->value();
   if (literal) data_->parameters.emplace(value.node, std::move(literal));
   data_->inputs.push_back(value);
   data_->input_labels.push_back(std::move(label));
@@ -217,26 +189,35 @@ Value GraphBuilder::parameter(TensorMeta meta, LiteralPtr literal, std::string n
 void GraphBuilder::name_outputs(Node& node) {
   const bool is_const = node.op_name() == "const";
   std::string scope;
-  if (!is_const) scope = context.origin.empty() ? scope_name(node.annotations_) : context.origin;
-  for (std::size_t k = 0; k < node.outputs_.size(); ++k) {
+  if (!is_const) scope = context.origin.empty() ? scope_name(node.annotations()) : context.origin;
+  Node::Names names;
+  for (std::size_t k = 0; k < node.outputs().size(); ++k) {
     std::string wanted = k < context.names.size() ? context.names[k] : context.name;
     if (wanted.empty() && !scope.empty()) wanted = fmt::format("{}.{}", scope, node.op_name());
-    node.names_.push_back(unique_name(std::move(wanted), is_const ? "c" : "v"));
+    names.push_back(unique_name(std::move(wanted), is_const ? "c" : "v"));
   }
+  node.names_ = std::make_shared<const Node::Names>(std::move(names));
   context.name.clear();
   context.names.clear();
 }
 
-void GraphBuilder::assign_storages(Node& node, const Node* like) {
-  for (std::uint32_t k = 0; k < node.outputs_.size(); ++k) {
+void GraphBuilder::assign_storages(Node& node, const Node* like, Node::Results* own) {
+  const auto storage_of = [&](std::uint32_t k) {
     const Alias alias = alias_of(node, k);
-    StorageId& storage = node.outputs_[k].storage;
     if (alias.kind == Alias::Kind::View || alias.kind == Alias::Kind::Mutates)
-      storage = node.inputs_[alias.operand].meta().storage;
-    else if (alias.kind == Alias::Kind::SharesResult)
-      storage = node.outputs_[alias.operand].storage;
-    else
-      storage = like ? like->output(k).storage : next_storage.fetch_add(1);
+      return node.inputs_[alias.operand].meta().storage;
+    if (alias.kind == Alias::Kind::SharesResult) return node.output(alias.operand).storage;
+    return like ? like->output(k).storage : next_storage.fetch_add(1);
+  };
+  for (std::uint32_t k = 0; k < node.outputs().size(); ++k) {
+    const StorageId storage = storage_of(k);
+    if (storage == node.output(k).storage) continue;
+    if (own == nullptr) {
+      const auto copy = std::make_shared<Node::Results>(*node.results_);
+      own = copy.get();
+      node.results_ = copy;
+    }
+    own->metas[k].storage = storage;
   }
 }
 
@@ -258,22 +239,45 @@ void tell_where(const Error& error, const OpDef& op, const GraphBuilder::Context
 
 }  // namespace
 
+/// What infer says, on the device of the operands.
+Node::Results* GraphBuilder::infer(Node& node) {
+  ++inferred;
+  env_->late.clear();
+  const OpDef& op = node.op();
+  const InferContext context(op, node.inputs(), node.attrs(), *env_, node.location());
+  context.check_float8();
+  std::vector<TensorMeta> metas = op.infer(context);
+  HD_CHECK(op.outputs < 0 || static_cast<std::size_t>(op.outputs) == metas.size(),
+           std::string(op.name));
+  DeviceTag device;
+  for (const Value& input : node.inputs())
+    if (input && input.meta().device != DeviceTag{}) device = input.meta().device;
+  for (TensorMeta& meta : metas) {
+    HD_CHECK(meta.strides.size() == meta.sizes.size(), std::string(op.name));
+    if (meta.device == DeviceTag{}) meta.device = device;
+  }
+  const auto results =
+      std::make_shared<Node::Results>(Node::Results{std::move(metas), std::move(env_->late)});
+  node.results_ = results;
+  return results.get();
+}
+
 const Node* GraphBuilder::call(const OpDef& op, std::span<const Value> inputs, Attrs attrs) {
   auto node = std::make_shared<Node>();
   node->op_ = &op;
   node->inputs_.assign(inputs.begin(), inputs.end());
-  node->annotations_ = context.annotations;
   node->after_ = context.after;
-  node->location_ = context.location;
+  Node::Results* results = nullptr;
   try {
     check_operands(op, inputs, context.location);
-    node->attrs_ = complete(op, std::move(attrs), context.location);
-    std::tie(node->outputs_, node->late_requirements_) = infer_outputs(*node, *env_);
+    node->source_ = std::make_shared<const Node::Source>(Node::Source{
+        complete(op, std::move(attrs), context.location), context.annotations, context.location});
+    results = infer(*node);
   } catch (const Error& error) {
     tell_where(error, op, context);
     throw;
   }
-  assign_storages(*node, nullptr);
+  assign_storages(*node, nullptr, results);
   name_outputs(*node);
   data_->nodes.push_back(node);
   return node.get();
@@ -309,30 +313,36 @@ const Node* GraphBuilder::with_inputs(const NodePtr& node, std::span<const Value
     share(node);
     return node.get();
   }
-  auto made = std::make_shared<Node>(*node);
+  const std::shared_ptr<Node> made = copy_of(*node, inputs, after);
+  for (const std::string& name : made->names()) taken_.take(name);
+  return made.get();
+}
+
+/// A node like `like` but for its operands: its results are inferred anew where they are of other types.
+std::shared_ptr<Node> GraphBuilder::copy_of(const Node& like, std::span<const Value> inputs,
+                                            std::span<const Value> after) {
+  const auto made = std::make_shared<Node>(like);
   made->inputs_.assign(inputs.begin(), inputs.end());
   made->after_.assign(after.begin(), after.end());
-  if (!std::ranges::equal(inputs, node->inputs(), same_type)) {
-    std::tie(made->outputs_, made->late_requirements_) = infer_in_place_of(*node, *made, *env_);
+  Node::Results* results = nullptr;
+  if (!std::ranges::equal(inputs, like.inputs(), same_type)) {
+    const SameNumbers numbers(like, *env_);
+    results = infer(*made);
     ++reinferred_;
   }
-  assign_storages(*made, node.get());
-  for (const std::string& name : made->names_) taken_.try_emplace(name, 1);
+  assign_storages(*made, &like, results);
   data_->nodes.push_back(made);
-  return made.get();
+  return made;
 }
 
 const Node* GraphBuilder::transplant(const NodePtr& node, std::span<const Value> inputs,
                                      std::span<const Value> after, Annotations annotations) {
-  auto made = std::make_shared<Node>(*node);
-  made->inputs_.assign(inputs.begin(), inputs.end());
-  made->after_.assign(after.begin(), after.end());
-  made->annotations_ = std::move(annotations);
-  if (!std::ranges::equal(inputs, node->inputs(), same_type))
-    std::tie(made->outputs_, made->late_requirements_) = infer_in_place_of(*node, *made, *env_);
-  assign_storages(*made, node.get());
-  for (std::string& name : made->names_) name = unique_name(name);
-  data_->nodes.push_back(made);
+  const std::shared_ptr<Node> made = copy_of(*node, inputs, after);
+  made->source_ = std::make_shared<const Node::Source>(
+      Node::Source{node->attrs(), std::move(annotations), node->location()});
+  Node::Names names(node->names().begin(), node->names().end());
+  for (std::string& name : names) name = unique_name(name);
+  made->names_ = std::make_shared<const Node::Names>(std::move(names));
   return made.get();
 }
 
@@ -340,9 +350,12 @@ void GraphBuilder::take_names(const Node& replaced, std::span<const Value> by, s
   for (std::size_t k = 0; k < by.size(); ++k) {
     for (std::size_t at = first; at < data_->nodes.size(); ++at) {
       if (data_->nodes[at].get() != by[k].node) continue;
-      std::string& name = const_cast<Node&>(*by[k].node).names_[by[k].index];
-      const bool already = std::ranges::find(replaced.names(), name) != replaced.names().end();
-      if (!already) name = replaced.names()[k];
+      auto& node = const_cast<Node&>(*by[k].node);
+      const std::string& name = node.names()[by[k].index];
+      if (std::ranges::find(replaced.names(), name) != replaced.names().end()) continue;
+      Node::Names names = *node.names_;
+      names[by[k].index] = replaced.names()[k];
+      node.names_ = std::make_shared<const Node::Names>(std::move(names));
     }
   }
 }
@@ -356,7 +369,7 @@ void GraphBuilder::adopt(const Graph& graph) {
 
 void GraphBuilder::free_name(const std::string& name) {
   note_names();
-  taken_.erase(name);
+  taken_.free(name);
 }
 
 void GraphBuilder::output(Value value, std::string label) {
@@ -398,7 +411,7 @@ void GraphBuilder::drop_inputs(std::span<const Value> inputs) {
     HD_CHECK(at != data_->inputs.end(), input.name());
     data_->input_labels.erase(data_->input_labels.begin() + (at - data_->inputs.begin()));
     data_->inputs.erase(at);
-    taken_.erase(input.node->name());
+    taken_.free(input.node->name());
     std::erase_if(data_->nodes, [&](const NodePtr& node) { return node.get() == input.node; });
   }
 }
@@ -411,7 +424,7 @@ GraphBuilder::Checkpoint GraphBuilder::checkpoint() const {
 void GraphBuilder::rollback(const Checkpoint& before) {
   note_names();
   for (std::size_t k = before.nodes; k < data_->nodes.size(); ++k) {
-    for (const std::string& name : data_->nodes[k]->names()) taken_.erase(name);
+    for (const std::string& name : data_->nodes[k]->names()) taken_.free(name);
     data_->parameters.erase(data_->nodes[k].get());
   }
   data_->nodes.resize(before.nodes);

@@ -63,6 +63,7 @@ struct CustomOp {
   bool pure = true;
   bool capturable = true;
   bool collective = false;
+  bool is_given = false;  ///< its functions are the embedder's
 
   OpDef def;  ///< as the rest of the compiler sees it
 };

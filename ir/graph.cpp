@@ -25,12 +25,12 @@ bool Node::is_argument() const { return op_name() == "input" || op_name() == "pa
 
 const std::string& Node::name() const {
   static const std::string kNone;
-  return names_.empty() ? kNone : names_[0];
+  return names_->empty() ? kNone : names_->front();
 }
 
 const Attr& Node::attr(std::string_view name) const {
-  const auto found = attrs_.find(name);
-  HD_CHECK(found != attrs_.end(), std::string(op_->name) + "." + std::string(name));
+  const auto found = attrs().find(name);
+  HD_CHECK(found != attrs().end(), std::string(op_->name) + "." + std::string(name));
   return found->second;
 }
 

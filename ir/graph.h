@@ -15,6 +15,7 @@
 #include "base/location.h"
 #include "ir/attr.h"
 #include "ir/meta.h"
+#include "ir/name_table.h"
 
 namespace heddle::ir {
 
@@ -56,12 +57,12 @@ class Node {
   /// Operands in schema order; an absent optional operand is a null Value.
   std::span<const Value> inputs() const { return inputs_; }
   const Value& input(std::size_t k) const { return inputs_[k]; }
-  std::span<const TensorMeta> outputs() const { return outputs_; }
-  const TensorMeta& output(std::size_t k = 0) const { return outputs_[k]; }
+  std::span<const TensorMeta> outputs() const { return results_->metas; }
+  const TensorMeta& output(std::size_t k = 0) const { return results_->metas[k]; }
   Value value(std::uint32_t k = 0) const { return {this, k}; }
 
-  const Attrs& attrs() const { return attrs_; }
-  bool has(std::string_view name) const { return attrs_.find(name) != attrs_.end(); }
+  const Attrs& attrs() const { return source_->attrs; }
+  bool has(std::string_view name) const { return attrs().find(name) != attrs().end(); }
   /// Attribute `name`; HD_CHECKs presence and kind (the schema guarantees both: defaults are filled in
   /// when the node is made).
   const Attr& attr(std::string_view name) const;
@@ -75,28 +76,39 @@ class Node {
   const Literal& literal(std::string_view name) const;
   const Graph& graph(std::string_view name) const;
 
-  const Annotations& annotations() const { return annotations_; }
+  const Annotations& annotations() const { return source_->annotations; }
   /// Nodes that must run before this one without feeding it (weak order; prints as after(...)).
   std::span<const Value> after() const { return after_; }
   /// Names of the outputs, one each, unique in the graph, without '%'.
-  std::span<const std::string> names() const { return names_; }
+  std::span<const std::string> names() const { return *names_; }
   /// The first name; empty for a node without results.
   const std::string& name() const;
-  const base::Location& location() const { return location_; }
+  const base::Location& location() const { return source_->location; }
   /// What inference required of sizes that only the run tells: it holds, or the run is refused (ShapeError).
-  std::span<const Assumption> late_requirements() const { return late_requirements_; }
+  std::span<const Assumption> late_requirements() const { return results_->late_requirements; }
 
  private:
   friend class GraphBuilder;
+  /// What does not follow from the operands.
+  struct Source {
+    Attrs attrs;
+    Annotations annotations;
+    base::Location location;
+  };
+  /// What inference made of them.
+  struct Results {
+    std::vector<TensorMeta> metas;
+    std::vector<Assumption> late_requirements;
+  };
+  using Names = std::vector<std::string>;
+
   const OpDef* op_ = nullptr;
   std::vector<Value> inputs_;
-  Attrs attrs_;
-  std::vector<TensorMeta> outputs_;
-  Annotations annotations_;
   std::vector<Value> after_;
-  std::vector<std::string> names_;
-  base::Location location_;
-  std::vector<Assumption> late_requirements_;
+  // Nodes that differ in their operands share the rest: passes copy all that lies behind a changed node.
+  std::shared_ptr<const Source> source_;
+  std::shared_ptr<const Results> results_;
+  std::shared_ptr<const Names> names_;
 };
 using NodePtr = std::shared_ptr<const Node>;
 
@@ -257,13 +269,19 @@ class GraphBuilder {
   friend class Rewriter;
   /// Gives outputs of nodes made from number `first` on the names of what they replace.
   void take_names(const Node& replaced, std::span<const Value> by, std::size_t first);
-  std::shared_ptr<Node> start_input(std::string_view op, TensorMeta meta, std::string name);
+  std::shared_ptr<Node> start_input(std::string_view op, TensorMeta meta, std::string name,
+                                    Attrs attrs);
   void name_outputs(Node& node);
-  void assign_storages(Node& node, const Node* like);
+  /// Those of `like` where the node's results are not views of operands.
+  /// `own`: the node's results, where no other node has them.
+  static void assign_storages(Node& node, const Node* like, Node::Results* own);
+  Node::Results* infer(Node& node);
+  std::shared_ptr<Node> copy_of(const Node& like, std::span<const Value> inputs,
+                                std::span<const Value> after);
   std::shared_ptr<ShapeEnv> env_;
   std::shared_ptr<Graph::Data> data_;
-  std::vector<NodePtr> unnoted_;                                 ///< their names belong in taken_
-  std::unordered_map<std::string, std::uint32_t> taken_;         ///< name → next suffix
+  std::vector<NodePtr> unnoted_;  ///< their names belong in taken_
+  NameTable taken_;
   std::map<std::string, std::uint32_t, std::less<>> generated_;  ///< prefix → next number
   std::size_t reinferred_ = 0;
 };

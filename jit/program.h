@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/analysis/unbacked.h"
 #include "ir/graph.h"
 #include "ir/op.h"
 #include "ir/schedule.h"
@@ -61,8 +62,10 @@ struct Program;
 /// the programs' arenas, a second copy of what a loop carries and its condition.
 struct NestedCall {
   struct Region {
-    std::string name;                        ///< of the graph, for its caller
-    std::shared_ptr<const ir::Graph> graph;  ///< of the node
+    std::string name;  ///< of the graph, for its caller
+    /// Of the node; for those who show plans. Null in a program that was read from bytes.
+    std::shared_ptr<const ir::Graph> graph;
+    std::vector<ir::TensorMeta> inputs;  ///< the graph's
     std::shared_ptr<const Program> program;
     base::SymbolExprs sizes;  ///< the program's size symbols in those around it
   };
@@ -135,10 +138,11 @@ struct RuntimeCheck {
 struct Program {
   ir::Graph graph;  ///< what the steps compute: the one given, decomposed; kernels name its nodes
   ir::ScheduleRecord record;
-  std::vector<ProgramKernel> kernels;     ///< parallel to record.kernels
-  std::vector<Launch> launches;           ///< parallel to record.steps
-  std::vector<ir::LiteralPtr> constants;  ///< PlanBuffer::position of Role::Constant
-  std::vector<RuntimeCheck> checks;       ///< BindStmt::check - 1
+  std::vector<ProgramKernel> kernels;        ///< parallel to record.kernels
+  std::vector<Launch> launches;              ///< parallel to record.steps
+  std::vector<ir::LiteralPtr> constants;     ///< PlanBuffer::position of Role::Constant
+  std::vector<RuntimeCheck> checks;          ///< BindStmt::check - 1
+  std::vector<ir::LateCheck> late_checks{};  ///< the graph's
   /// Graph outputs, in order: the buffer that holds it.
   std::vector<ir::BufferId> outputs;
   /// Write-backs, in order: the (input, source) buffers copied after everything; the record has the steps.

@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -141,14 +142,14 @@ def machine_limits():
     return json.loads(run.stdout)
 
 
-def first_starts(command, folder, threads):
+def first_starts(command, folder, threads, model=None):
     """What processes tell that start one after the other: one with nothing cached on disk, then the median of three with
     what it left, by the time to their first answer."""
     with tempfile.TemporaryDirectory() as empty:
         facts = []
         for _ in range(4):
-            process = Process([f"cache_dir={empty}" if part.startswith("cache_dir=") else part
-                               for part in command], folder, threads)
+            process = Process([re.sub("(?i)^cache_dir=.*", lambda found: found[0][:10] + empty, part)
+                               for part in command], folder, threads, model)
             process.close()
             facts.append(process.facts)
         warm = sorted(facts[1:], key=lambda told: told["load_ms"] + told["first_call_ms"])

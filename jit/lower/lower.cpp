@@ -127,6 +127,7 @@ Program lower_graph(const ir::Graph& graph, const LowerOptions& options, SharedL
 
   Program program;
   program.graph = simple;
+  program.late_checks = ir::late_checks(simple);
   Recorder recorder(state, program);
   KernelMemo memo(state);
   std::vector<KernelMemo::Job> jobs;

@@ -87,8 +87,9 @@ std::shared_ptr<const NestedCall> lower_regions(const Node& node, const Lowering
   call->carried = count(node, "carried");
   for (const std::string_view name : region_names(call->kind)) {
     const auto& ref = std::get<ir::GraphRef>(node.attr(name));
-    NestedCall::Region region{ir::graph_name(ref.name), ref.graph, nullptr,
-                              ir::region_sizes(*ref.graph, arguments)};
+    NestedCall::Region region{
+        ir::graph_name(ref.name), ref.graph, {}, nullptr, ir::region_sizes(*ref.graph, arguments)};
+    for (const Value& input : ref.graph->inputs()) region.inputs.push_back(input.meta());
     if (name == "body" && call->carried != 0) {
       const ir::Graph* condition =
           call->kind == ir::RegionKind::While ? &node.graph("condition") : nullptr;

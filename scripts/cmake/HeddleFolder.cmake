@@ -20,6 +20,19 @@ function(heddle_sources result folder)
   set(${result} ${sources} PARENT_SCOPE)
 endfunction()
 
+# Sets `result` to a source file in which `namespace`::`name` is a string that changes with what the files `ARGN` contain: for
+# keys of what is on disk.
+function(heddle_hash_sources result namespace name)
+  set(output ${CMAKE_CURRENT_BINARY_DIR}/${name}_${namespace}.cpp)
+  string(REPLACE "::" "_" output ${output})
+  set(script ${PROJECT_SOURCE_DIR}/scripts/cmake/HashSources.cmake)
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -D OUTPUT=${output} -D NAMESPACE=${namespace} -D NAME=${name}
+      "-D SOURCES=${ARGN}" -P ${script}
+    DEPENDS ${ARGN} ${script} VERBATIM)
+  set(${result} ${output} PARENT_SCOPE)
+endfunction()
+
 # Compiles the sources of `target` in batches, which share what they read of headers and instantiate of templates: more
 # than half of what there is to compile. Those with options of their own stay alone.
 function(heddle_batch target size)

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "ir/evaluate.h"
+#include "jit/program_archive.h"
 
 namespace heddle::test {
 
@@ -100,10 +101,25 @@ void expect_same(const Literal& got, const Literal& want, double tolerance) {
 
 }  // namespace
 
+void expect_same_through_bytes(const jit::Program& program) {
+  if (!jit::can_archive(program)) return;
+  base::ArchiveWriter written;
+  written(program);
+  base::ArchiveReader reader(written.bytes());
+  jit::Program read;
+  reader(read);
+  EXPECT_TRUE(reader.at_end());
+  EXPECT_EQ(nests_of(read), nests_of(program));
+  base::ArchiveWriter again;
+  again(read);
+  EXPECT_EQ(again.bytes(), written.bytes());
+}
+
 void expect_program_right(const ir::Graph& graph, const jit::Program& program,
                           const std::vector<Literal>& arguments, const RunOptions& options,
                           double tolerance) {
   SCOPED_TRACE(nests_of(program));
+  expect_same_through_bytes(program);
   const std::vector<Literal> want = ir::evaluate(graph, arguments);
   const std::vector<Literal> got = run_program(graph, program, arguments, options);
   ASSERT_EQ(got.size(), want.size());

@@ -26,7 +26,10 @@ std::vector<ir::Literal> random_arguments(const ir::Graph& graph,
                                           const std::vector<std::int64_t>& sizes,
                                           std::uint32_t seed = 1);
 
-/// Compares one program's results with the evaluator's. Failures print the nests.
+/// `program` as bytes (jit/program_archive.h) is read as the same, where it can be written.
+void expect_same_through_bytes(const jit::Program& program);
+
+/// Compares one program's results with the evaluator's; it goes through bytes, too. Failures print the nests.
 void expect_program_right(const ir::Graph& graph, const jit::Program& program,
                           const std::vector<ir::Literal>& arguments, const RunOptions& options,
                           double tolerance);

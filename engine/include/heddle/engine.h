@@ -166,8 +166,10 @@ struct ValueInfo {
 
 /// Counters of an engine since it was made.
 struct EngineStats {
-  std::uint64_t traces = 0;           ///< how often the callable was called
-  std::uint64_t compiles = 0;         ///< executables made
+  std::uint64_t traces = 0;    ///< how often the callable was called
+  std::uint64_t compiles = 0;  ///< executables made
+  std::uint64_t found_plans =
+      0;  ///< of these, ones whose plan was on disk: no passes were run, nothing was lowered
   std::uint64_t binds = 0;            ///< plans bound to new sizes
   std::uint64_t specialisations = 0;  ///< executables for exact sizes, compiled in the background
   std::uint64_t runs = 0;
