@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "jit/copy_nest.h"
+#include "jit/open_nest.h"
 
 namespace heddle::engine {
 namespace {
@@ -21,18 +22,25 @@ class CpuFolding final : public FoldingKernels {
     nests_ = std::move(nests);
     kernels_.resize(nests_.size());
     copies_.resize(nests_.size());
+    own_sizes_.resize(nests_.size());
     for (std::size_t k = 0; k < nests_.size(); ++k) {
       if (nests_[k] == nullptr) continue;
       copies_[k] = jit::CopyNest::of(*nests_[k]);
-      if (!copies_[k]) kernels_[k] = compiler_.submit(nests_[k]);
+      if (copies_[k]) continue;
+      jit::OpenNest opened = jit::OpenNest::of(nests_[k]);
+      nests_[k] = std::move(opened.nest);
+      own_sizes_[k] = std::move(opened.sizes);
+      kernels_[k] = compiler_.submit(nests_[k]);
     }
   }
 
   std::int32_t run(std::uint32_t number, std::span<const ir::Literal* const> buffers,
-                   std::span<const std::int64_t> sizes) override {
+                   std::span<const std::int64_t> given) override {
     std::vector<void*> addresses;
     for (const ir::Literal* buffer : buffers)
       addresses.push_back(const_cast<void*>(buffer->unaligned_data()));
+    std::vector<std::int64_t> sizes(given.begin(), given.end());
+    sizes.insert(sizes.end(), own_sizes_[number].begin(), own_sizes_[number].end());
     if (copies_[number]) {
       copies_[number]->run(addresses);
       return 0;
@@ -56,6 +64,7 @@ class CpuFolding final : public FoldingKernels {
   jit::CompileService& compiler_;
   std::vector<std::shared_ptr<const jit::Nest>> nests_;
   std::vector<std::optional<jit::CopyNest>> copies_;  ///< nests that are run as they are
+  std::vector<std::vector<std::int64_t>> own_sizes_;  ///< of jit::OpenNest
   std::vector<std::shared_future<jit::CpuKernelPtr>> kernels_;
 };
 

@@ -40,8 +40,8 @@ class CopyNest::Reader {
  private:
   /// What a store may write.
   struct Value {
-    const LoadStmt* load;
-    ScalarId mask;  ///< of those that are no zeros; none: all
+    const LoadStmt* load;  ///< null: zeros
+    ScalarId mask;         ///< of those that are no zeros; none: all
   };
   struct Below {
     SymExpr index;
@@ -57,7 +57,7 @@ class CopyNest::Reader {
 
   /// Expressions that are evaluated for one iteration of the loops around.
   double count(const Loop& loop) const {
-    double each = 1;
+    double each = 1 + static_cast<double>(loop.conditions.size());
     if (loop.body.empty()) {
       for (const Move& move : loop.moves) each += 2 + static_cast<double>(move.bounds.size());
       return each;
@@ -80,11 +80,24 @@ class CopyNest::Reader {
   bool read_block(const Block& block, std::vector<Loop>& loops) {
     return std::ranges::all_of(block, [&](const Stmt& statement) {
       if (!std::holds_alternative<LoadStmt>(statement.node) && note(statement)) return true;
+      if (const auto* branch = std::get_if<IfStmt>(&statement.node))
+        return read_branch(*branch, loops);
       const ForStmt* loop = plain_loop(statement);
       if (loop == nullptr) return false;
       loops.emplace_back();
       return read_loop(*loop, loops.back());
     });
+  }
+
+  bool read_branch(const IfStmt& branch, std::vector<Loop>& loops) {
+    const auto known = conditions_.find(branch.condition);
+    if (known == conditions_.end()) return false;
+    const std::vector<Condition> conditions = known->second;
+    const std::size_t first = loops.size();
+    if (!read_block(*branch.body, loops)) return false;
+    for (std::size_t k = first; k < loops.size(); ++k)
+      loops[k].conditions.insert(loops[k].conditions.begin(), conditions.begin(), conditions.end());
+    return true;
   }
 
   bool read_loop(const ForStmt& outer, Loop& loop) {
@@ -112,14 +125,16 @@ class CopyNest::Reader {
       if (note(statement)) continue;
       const auto* store = std::get_if<StoreStmt>(&statement.node);
       if (store == nullptr || store->mask != kNoScalar || store->combine) return false;
-      const auto value = values_.find(store->operand);
-      if (value == values_.end()) return false;
-      const auto from = place(value->second.load->buffer, value->second.load->index, inner, outer);
+      const std::optional<Value> value = value_of(store->operand);
       const auto to = place(store->buffer, store->index, inner, outer);
-      if (!from || !to) return false;
-      Move move{*from, *to, size_of(nest_.buffers[to->buffer].dtype), {}};
-      if (value->second.mask != kNoScalar) {
-        for (const Below& below : masks_.at(value->second.mask)) {
+      if (!value || !to) return false;
+      Move move{std::nullopt, *to, size_of(nest_.buffers[to->buffer].dtype), {}};
+      if (value->load != nullptr) {
+        move.from = place(value->load->buffer, value->load->index, inner, outer);
+        if (!move.from) return false;
+      }
+      if (value->mask != kNoScalar) {
+        for (const Below& below : masks_.at(value->mask)) {
           const auto at = place(0, below.index, inner, outer);
           if (!at) return false;
           move.bounds.push_back({*at, below.end});
@@ -129,9 +144,17 @@ class CopyNest::Reader {
     }
     // Moves go one after the other, each through all iterations.
     return std::ranges::none_of(moves, [&](const Move& written) {
-      return std::ranges::any_of(
-          moves, [&](const Move& read) { return read.from.buffer == written.to.buffer; });
+      return std::ranges::any_of(moves, [&](const Move& read) {
+        return read.from && read.from->buffer == written.to.buffer;
+      });
     });
+  }
+
+  std::optional<Value> value_of(ScalarId scalar) const {
+    if (const auto known = values_.find(scalar); known != values_.end()) return known->second;
+    const auto number = numbers_.find(scalar);
+    if (number == numbers_.end() || !is_zero(*number->second)) return std::nullopt;
+    return Value{nullptr, kNoScalar};
   }
 
   /// Notes what a statement defines, if it is one that a move is made of.
@@ -155,6 +178,32 @@ class CopyNest::Reader {
   }
 
   bool note(const ApplyStmt& s) {
+    const bool is_condition = note_condition(s);
+    return note_value(s) || is_condition;
+  }
+
+  /// Comparisons of positions, and whether several of them hold.
+  bool note_condition(const ApplyStmt& s) {
+    if (s.operands.size() != 2) return false;
+    if (s.op == ir::ScalarOp::And) {
+      const auto left = conditions_.find(s.operands[0]);
+      const auto right = conditions_.find(s.operands[1]);
+      if (left == conditions_.end() || right == conditions_.end()) return false;
+      std::vector<Condition> both = left->second;
+      both.insert(both.end(), right->second.begin(), right->second.end());
+      conditions_[s.result] = std::move(both);
+      return true;
+    }
+    const auto left = indices_.find(s.operands[0]);
+    const auto right = indices_.find(s.operands[1]);
+    if ((s.op != ir::ScalarOp::Eq && s.op != ir::ScalarOp::Lt) || left == indices_.end() ||
+        right == indices_.end())
+      return false;
+    conditions_[s.result] = {{dense(left->second), dense(right->second), s.op == ir::ScalarOp::Eq}};
+    return true;
+  }
+
+  bool note_value(const ApplyStmt& s) {
     if (s.op == ir::ScalarOp::Lt) {
       const auto index = indices_.find(s.operands[0]);
       const auto end = numbers_.find(s.operands[1]);
@@ -209,6 +258,7 @@ class CopyNest::Reader {
   std::map<ScalarId, const ConstStmt*> numbers_;
   std::map<ScalarId, SymExpr> indices_;
   std::map<ScalarId, std::vector<Below>> masks_;
+  std::map<ScalarId, std::vector<Condition>> conditions_;
   std::map<ScalarId, Value> values_, masked_;  ///< of the body that is read
 };
 
@@ -239,6 +289,17 @@ void move(Cursor<const std::byte*> from, Cursor<std::byte*> to, std::int64_t out
     }
     for (std::int64_t j = 0; j < inner; ++j)
       std::memcpy(target + j * to.inner * kSize, source + j * from.inner * kSize, kBytes);
+  }
+}
+
+/// Zeros.
+void fill(Cursor<std::byte*> to, std::int64_t outer, std::int64_t inner, std::int64_t bytes) {
+  for (std::int64_t i = 0; i < outer; ++i) {
+    std::byte* const target = to.first + i * to.outer * bytes;
+    const bool is_row = to.inner == 1;
+    for (std::int64_t j = 0; j < (is_row ? 1 : inner); ++j)
+      std::memset(target + j * to.inner * bytes, 0,
+                  static_cast<std::size_t>(is_row ? inner * bytes : bytes));
   }
 }
 
@@ -281,6 +342,12 @@ class CopyNest::Run {
 
  private:
   void run(const Loop& loop) {
+    const bool is_run = std::ranges::all_of(loop.conditions, [this](const Condition& condition) {
+      const std::int64_t left = condition.left.evaluate_sizes(axes_);
+      const std::int64_t right = condition.right.evaluate_sizes(axes_);
+      return condition.equal ? left == right : left < right;
+    });
+    if (!is_run) return;
     const std::int64_t extent = loop.extent.evaluate_sizes(axes_);
     if (loop.body.empty()) {
       const std::int64_t inner = loop.inner_extent.evaluate_sizes(axes_);
@@ -303,7 +370,8 @@ class CopyNest::Run {
     for (const Bound& bound : one.bounds)
       limits.push_back(
           {{bound.at.first.evaluate_sizes(axes_), bound.at.outer, bound.at.inner}, bound.end});
-    const Cursor<std::byte*> source = cursor(one.from);
+    if (!one.from) return fill(cursor(one.to), outer, inner, size);
+    const Cursor<std::byte*> source = cursor(*one.from);
     const Cursor<const std::byte*> from{source.first, source.outer, source.inner};
     const Cursor<std::byte*> to = cursor(one.to);
     if (!limits.empty()) return move_below(from, to, outer, inner, one.bytes, limits);

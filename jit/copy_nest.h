@@ -15,7 +15,7 @@ namespace heddle::jit {
 /// made, is rarely more.
 class CopyNest {
  public:
-  /// Nothing for a nest that does anything but to move elements, or zeros instead of those beyond a bound, for one with size parameters,
+  /// Nothing for a nest that does anything but to move elements, or zeros instead of those beyond a bound, and to choose parts that do, for one with size parameters,
   /// and for one whose inner loops are so short, or step so unevenly, that it would take longer than to compile it.
   static std::optional<CopyNest> of(const Nest& nest);
 
@@ -38,13 +38,20 @@ class CopyNest {
     std::int64_t end;
   };
   struct Move {
-    Place from, to;
+    std::optional<Place> from;  ///< nothing: zeros are written
+    Place to;
     std::size_t bytes;  ///< of an element
     std::vector<Bound> bounds;
   };
+  /// Of axes around it.
+  struct Condition {
+    SymExpr left, right;
+    bool equal = true;  ///< false: left < right
+  };
   /// A loop whose body is other loops, or one or two loops around moves.
   struct Loop {
-    std::size_t axis;  ///< its place among the values that expressions are of
+    std::vector<Condition> conditions;  ///< it runs where all hold
+    std::size_t axis;                   ///< its place among the values that expressions are of
     SymExpr extent;
     std::vector<Loop> body;
     std::int64_t most;     ///< iterations, as far as is known

@@ -74,6 +74,20 @@ TEST(CopyNest, FillsPanelsUpWithZeros) {
   }
 }
 
+/// Few columns: one part of the kernel moves them, and another fills the rest of the panels with zeros.
+TEST(CopyNest, ChoosesParts) {
+  for (const auto& [depth, columns] :
+       {std::pair("480", "20"), std::pair("672", "28"), std::pair("1152", "48")}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(i8, {columns, depth}), "x");
+    const Value turned = b.emit("permute", {x}, {{"perm", std::vector<std::int64_t>{1, 0}}});
+    b.output(jit::emit_group_panels(b, turned, 4));
+    const ir::Graph graph = b.finish();
+    EXPECT_NE(nests_of(lowered(graph)).find("  if "), std::string::npos);
+    EXPECT_EQ(copies_in(graph), 1) << depth;
+  }
+}
+
 TEST(CopyNest, SeveralResultsOfOneKernel) {
   const ir::Graph graph = ir::parse(
       "graph @main(%x: f32[32, 40], %z: f32[32, 40]) {\n"
