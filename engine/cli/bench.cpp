@@ -164,6 +164,7 @@ int bench(const BenchOptions& options) {
       {"per_second", options.iterations * 1e6 / total_us},
       {"load_ms", stats.load_ms},
       {"compile_ms", stats.compile_ms},
+      {"found_plans", stats.found_plans},
       {"first_call_ms", first_call_ms},
       {"kernels", stats.kernels},
       {"evaluator_steps", stats.evaluator_steps},
