@@ -102,6 +102,7 @@ class SlabNest : PanelConvNest {
       b_.end_for();
     };
     const Mask whole = within(first, first + (count - 1));
+    if (!whole) return copy(true);  // all tiles do
     b_.begin_if(*whole);
     copy(true);
     b_.end_if();

@@ -257,6 +257,12 @@ TEST(ByteConvs, ReadWindowsOfFewChannelsFromSlabs) {
        .low = {1, 0},
        .high = {0, 2}},
       {.x = {1, 12, 40, 12}, .weights = {80, 12, 3, 3}, .dilations = {2, 1}},
+      // Patches, in whole tiles: nothing lies outside.
+      {.x = {1, 16, 256, 3},
+       .weights = {96, 3, 4, 4},
+       .strides = {4, 4},
+       .low = {0, 0},
+       .high = {0, 0}},
       {.x = {1, 4, 5, 33, 3},
        .weights = {32, 3, 2, 3, 3},
        .strides = {1, 2, 1},
