@@ -98,11 +98,7 @@ const Executable::Passed& Executable::passed() const {
 void Executable::note_fixed(std::span<const ir::Literal> fixed) {
   std::vector<MemoryRange> ranges;
   for (const ir::Literal& literal : fixed) ranges.push_back(range_of(literal));
-  for (const ir::NodePtr& node : traced_.nodes()) {
-    if (node->op_name() == "const") ranges.push_back(range_of(node->literal("value")));
-    if (const ir::Literal* value = traced_.parameter(node.get()))
-      ranges.push_back(range_of(*value));
-  }
+  for (const ir::Literal* literal : literals_of(traced_)) ranges.push_back(range_of(*literal));
   guards_.note_fixed(std::move(ranges));
 }
 

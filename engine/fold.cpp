@@ -317,6 +317,15 @@ const std::vector<bool>& FixedSteps::folded() const { return impl_->folded(); }
 std::size_t FixedSteps::run() { return impl_->run(); }
 FoldedResults FixedSteps::take_results() { return impl_->take_results(); }
 
+std::vector<const ir::Literal*> literals_of(const ir::Graph& graph) {
+  std::vector<const ir::Literal*> literals;
+  for (const ir::NodePtr& node : graph.nodes()) {
+    if (node->op_name() == "const") literals.push_back(&node->literal("value"));
+    if (const ir::Literal* value = graph.parameter(node.get())) literals.push_back(value);
+  }
+  return literals;
+}
+
 std::vector<ir::Literal> fixed_buffers(const jit::Program& program, const ir::Graph& graph) {
   std::vector<ir::Literal> fixed(program.record.buffers.size());
   std::vector<const ir::Node*> parameters;

@@ -15,6 +15,9 @@ namespace heddle::engine {
 /// Host bytes of each buffer that never changes (parameters and constants); empty literals for the rest.
 std::vector<ir::Literal> fixed_buffers(const jit::Program& program, const ir::Graph& graph);
 
+/// Constants and parameters of `graph`, in the order of its nodes.
+std::vector<const ir::Literal*> literals_of(const ir::Graph& graph);
+
 /// What folded steps made.
 struct FoldedResults {
   std::string key;  ///< in jit::ConstantCache; empty: they are not kept there

@@ -60,16 +60,6 @@ std::size_t most_bytes(const BuildOptions& options) {
   return options.constants == nullptr ? jit::ConstantCache::kLeastBytes : kMostBytes;
 }
 
-/// Constants and parameters, in order.
-std::vector<const ir::Literal*> literals_of(const ir::Graph& graph) {
-  std::vector<const ir::Literal*> literals;
-  for (const ir::NodePtr& node : graph.nodes()) {
-    if (node->op_name() == "const") literals.push_back(&node->literal("value"));
-    if (const ir::Literal* value = graph.parameter(node.get())) literals.push_back(value);
-  }
-  return literals;
-}
-
 /// Whether the embedder's code, which no key tells, takes part in what becomes of the graph. `seen`: graphs that need not be looked at.
 bool has_given_ops(const ir::Graph& graph, std::set<const ir::Graph*>& seen) {
   return std::ranges::any_of(graph.nodes(), [&](const ir::NodePtr& node) {

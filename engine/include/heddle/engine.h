@@ -76,7 +76,7 @@ struct EngineOptions {
   /// Threads that work on one call, the caller's included. 0: HEDDLE_THREADS, or one for each processor that the process may run on,
   /// but no more than its control groups leave it the time of.
   int threads = 0;
-  bool disk_cache = true;   ///< keep compiled kernels in cache_dir
+  bool disk_cache = true;   ///< keep compiled kernels and plans in cache_dir
   std::string cache_dir{};  ///< empty: HEDDLE_CACHE_DIR, else ~/.cache/heddle
   /// The processor that kernels are made for, by LLVM's name: "x86-64-v3" (AVX2), "x86-64-v4" (AVX-512), "znver4", "icelake-server", … Kernels
   /// that one machine keeps on disk then serve all that have its instructions, as those of a container's image do; one whose instructions this machine lacks, or
