@@ -111,7 +111,6 @@ TEST_F(KeptPlanTest, TheSecondStartFindsIt) {
   const Model model;
   const Tensors x{filled({3, kWidth}, 4)};
   const Start first = start(model, x);
-  if (first.stats.kernels == 0) GTEST_SKIP() << "no code generation";
   EXPECT_EQ(first.stats.found_plans, 0u);
   ASSERT_EQ(plans().size(), 1u);
   const Start second = start(model, x);
