@@ -58,6 +58,21 @@ struct ConstStmt {
   std::int64_t integer = 0;  ///< for integers and bool
 };
 
+/// result = a number that each call is given, in place of a constant: of f32 its bits are the low half of the parameter, an i32 is the
+/// parameter. It lies within `range`. Only on the CPU.
+struct GivenStmt {
+  enum class Range : std::uint8_t {
+    Any,       ///< finite
+    Unsigned,  ///< whole, 0 to 255: a zero point of u8
+    Signed,    ///< whole, -128 to 127: a zero point of i8
+    Scale,     ///< 2^-60 to 2^60, so that its reciprocal is a normal number
+  };
+  ScalarId result;
+  DType dtype;
+  std::uint32_t parameter;  ///< of size_count
+  Range range = Range::Any;
+};
+
 /// result = op(operands)
 struct ApplyStmt {
   ScalarId result;
@@ -287,10 +302,16 @@ struct ContractStmt {
 };
 
 struct Stmt {
-  std::variant<ConstStmt, ApplyStmt, ConvertStmt, BitsStmt, IndexStmt, BindStmt, LoadStmt,
-               StoreStmt, ForStmt, IfStmt, ContractStmt>
+  std::variant<ConstStmt, GivenStmt, ApplyStmt, ConvertStmt, BitsStmt, IndexStmt, BindStmt,
+               LoadStmt, StoreStmt, ForStmt, IfStmt, ContractStmt>
       node;
 };
+
+/// Whether it gives a number that is the same wherever it stands.
+inline bool is_number(const Stmt& statement) {
+  return std::holds_alternative<ConstStmt>(statement.node) ||
+         std::holds_alternative<GivenStmt>(statement.node);
+}
 
 /// Says of a product that its rows lie in groups, each of which is multiplied by a matrix of its own: row r by the first
 /// matrix g with ends[g] > r, or by none.

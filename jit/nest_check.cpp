@@ -47,6 +47,12 @@ class Checker {
   }
 
   void operator()(const ConstStmt& s) { define(s.result, s.dtype); }
+  void operator()(const GivenStmt& s) {
+    require(s.parameter < nest_.size_count, "N8 a number that is given is a parameter");
+    require(s.dtype == DType::F32 || s.dtype == DType::I32,
+            [&] { return "N7 a number that is given: " + std::string(name_of(s.dtype)); });
+    define(s.result, s.dtype);
+  }
   void operator()(const IndexStmt& s) {
     index(s.index);
     define(s.result, DType::I64);

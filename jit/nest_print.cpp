@@ -44,6 +44,12 @@ class Printer {
                          (is_floating(s.dtype) ? number(s.number) : std::to_string(s.integer)) +
                          ": " + dtype(s.dtype));
   }
+  void operator()(const GivenStmt& s) {
+    static constexpr const char* kRanges[] = {"", " in [0, 255]", " in [-128, 127]",
+                                              " in [2^-60, 2^60]"};
+    define(s.result, "given s" + std::to_string(s.parameter) + ": " + dtype(s.dtype) +
+                         kRanges[static_cast<int>(s.range)]);
+  }
   void operator()(const ApplyStmt& s) {
     define(s.result, std::string(name_of(s.op)) + "(" + scalars(s.operands) +
                          (s.up_to_zero ? " up to 0): " : "): ") + dtype(s.dtype));

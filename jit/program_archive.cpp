@@ -22,6 +22,10 @@ void fields(auto& archive, Like<ConstStmt> auto& stmt) {
   auto& [result, dtype, number, integer] = stmt;
   archive(result, dtype, number, integer);
 }
+void fields(auto& archive, Like<GivenStmt> auto& stmt) {
+  auto& [result, dtype, parameter, range] = stmt;
+  archive(result, dtype, parameter, range);
+}
 void fields(auto& archive, Like<ApplyStmt> auto& stmt) {
   auto& [result, op, dtype, operands, up_to_zero] = stmt;
   archive(result, op, dtype, operands, up_to_zero);

@@ -21,6 +21,13 @@ DType index_dtype(DType dtype, const SymExpr& size) {
   return narrow && size.is_constant() && size.constant() <= kMost ? DType::I32 : DType::I64;
 }
 
+/// Whether every number of the dtype is an index of so many elements.
+bool always_within(DType dtype, const SymExpr& size) {
+  if (is_signed(dtype) || size_of(dtype) > 2) return false;
+  const std::int64_t values = std::int64_t{1} << (8 * size_of(dtype));
+  return size.is_constant() && size.constant() >= values;
+}
+
 }  // namespace
 
 SymExpr wrapped_index(ElementBuilder& builder, Scalar value, const SymExpr& size) {
@@ -34,7 +41,7 @@ SymExpr wrapped_index(ElementBuilder& builder, Scalar value, const SymExpr& size
     const Scalar from_end = builder.apply2(ScalarOp::Add, index, whole);
     index = builder.select(negative, from_end, index);
   }
-  return builder.to_index(index, 0, size - 1, /*checked=*/true);
+  return builder.to_index(index, 0, size - 1, /*checked=*/!always_within(value.dtype, size));
 }
 
 std::int64_t wrapped_index(const Node& node, std::int64_t value, std::int64_t size) {

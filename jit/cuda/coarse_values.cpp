@@ -40,6 +40,7 @@ class ReaderFinder {
   void note(const ConstStmt& s) {
     if (s.dtype == DType::F32 && s.number == 1) ones.insert(s.result);
   }
+  void note(const GivenStmt&) {}
   void note(const ApplyStmt& s) {
     made.emplace_back(&s, nullptr);
     for (const ScalarId id : s.operands) {

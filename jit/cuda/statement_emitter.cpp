@@ -132,6 +132,9 @@ void StatementEmitter::operator()(const ConvertStmt& s) {
   define(s.result, s.dtype, convert_text(dtypes_.at(s.operand), s.dtype, name(s.operand)));
 }
 
+void StatementEmitter::operator()(const GivenStmt&) {
+  HD_CHECK(false, "numbers are given on the CPU");
+}
 void StatementEmitter::operator()(const BitsStmt&) { HD_CHECK(false, "bits are for the CPU"); }
 
 void StatementEmitter::operator()(const IndexStmt& s) {

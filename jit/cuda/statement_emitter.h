@@ -51,6 +51,7 @@ class StatementEmitter : private TextWriter {
   void operator()(const ConstStmt& s);
   void operator()(const ApplyStmt& s);
   void operator()(const ConvertStmt& s);
+  void operator()(const GivenStmt& s);
   void operator()(const BitsStmt& s);
   void operator()(const IndexStmt& s);
   void operator()(const BindStmt& s);

@@ -16,7 +16,7 @@ namespace heddle::jit {
 /// What a chain makes what it was, as what is quantised by the scale that it was dequantised by does, is that byte, and views between are
 /// views of it.
 ///
-/// Needs:  decomposed ops, known sizes put in; products of quantised tensors are made before it, scales put into memory after it.
+/// Needs:  decomposed ops, known sizes put in; products of quantised tensors are made before it.
 /// Leaves: chains that cost less than reading a table, nodes that must not be fused, and all of CUDA's as they are.
 ir::Graph byte_functions(const ir::Graph& graph, const LowerOptions& options);
 

@@ -61,6 +61,7 @@ class Hoister {
     return invariant && is_movable(node);
   }
   bool is_movable(const ConstStmt&) const { return true; }
+  bool is_movable(const GivenStmt&) const { return true; }
   bool is_movable(const ApplyStmt&) const { return true; }
   bool is_movable(const ConvertStmt&) const { return true; }
   bool is_movable(const BitsStmt&) const { return true; }

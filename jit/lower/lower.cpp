@@ -21,7 +21,7 @@
 #include "jit/lower/record.h"
 #include "jit/lower/region.h"
 #include "jit/lower/requantise.h"
-#include "jit/lower/scales_in_memory.h"
+#include "jit/lower/share_numbers.h"
 #include "jit/lower/split_attention.h"
 #include "jit/lower/split_columns.h"
 #include "jit/lower/split_reductions.h"
@@ -96,7 +96,7 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
       pack_weights(float8_products(bits_products(products, options), options), options);
   const ir::Graph bytes = dequantised_products(byte_products(packed, options), options);
   const ir::Graph pools = pool_bytes(bytes, options);
-  return scales_in_memory(byte_functions(requantise(pools, options), options), options);
+  return byte_functions(requantise(pools, options), options);
 }
 
 /// What builds the kernel of a group; null: it has none of its own.
@@ -146,6 +146,7 @@ Program lower_graph(const ir::Graph& graph, const LowerOptions& options, SharedL
       recorder.add_library(k);
   }
   recorder.add_copies();
+  if (options.target == LowerOptions::Target::Cpu) share_numbers(program);
   return program;
 }
 

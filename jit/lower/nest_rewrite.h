@@ -53,6 +53,7 @@ Renumbering renumber(Nest& nest, const std::vector<SymExpr>& sizes_first);
 // Implementation of the template.
 
 inline void visit_exprs(ConstStmt&, auto&&) {}
+inline void visit_exprs(GivenStmt&, auto&&) {}
 inline void visit_exprs(ApplyStmt&, auto&&) {}
 inline void visit_exprs(ConvertStmt&, auto&&) {}
 inline void visit_exprs(BitsStmt&, auto&&) {}

@@ -6,6 +6,7 @@
 namespace heddle::jit {
 
 inline void visit_uses(ConstStmt&, auto&&) {}
+inline void visit_uses(GivenStmt&, auto&&) {}
 inline void visit_uses(IndexStmt&, auto&&) {}
 inline void visit_uses(ContractStmt&, auto&&) {}
 inline void visit_uses(ApplyStmt& s, auto&& visit) {
@@ -39,6 +40,7 @@ inline void visit_loop_exits(ForStmt& s, auto&& visit) {
 
 inline void visit_definitions(auto&, auto&&) {}
 inline void visit_definitions(ConstStmt& s, auto&& visit) { visit(s.result); }
+inline void visit_definitions(GivenStmt& s, auto&& visit) { visit(s.result); }
 inline void visit_definitions(ApplyStmt& s, auto&& visit) { visit(s.result); }
 inline void visit_definitions(ConvertStmt& s, auto&& visit) { visit(s.result); }
 inline void visit_definitions(BitsStmt& s, auto&& visit) { visit(s.result); }

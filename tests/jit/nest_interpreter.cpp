@@ -57,6 +57,23 @@ ScalarOp combiner(ReduceOp op) {
   }
 }
 
+bool is_within(const HostScalar& number, jit::GivenStmt::Range range) {
+  using Range = jit::GivenStmt::Range;
+  const double value =
+      is_floating(number.dtype) ? number.real : static_cast<double>(number.integer);
+  switch (range) {
+    case Range::Any:
+      break;
+    case Range::Unsigned:
+      return value == std::floor(value) && value >= 0 && value <= 255;
+    case Range::Signed:
+      return value == std::floor(value) && value >= -128 && value <= 127;
+    case Range::Scale:
+      return value >= 0x1p-60 && value <= 0x1p60;
+  }
+  return std::isfinite(value);
+}
+
 /// What a reduction carries through its loop.
 class Accumulator {
  public:
@@ -146,6 +163,15 @@ class Machine {
   void operator()(const ConstStmt& s) {
     set(s.result, is_floating(s.dtype) ? HostScalar::of_real(s.dtype, s.number)
                                        : HostScalar::of_integer(s.dtype, s.integer));
+  }
+  void operator()(const GivenStmt& s) {
+    const std::int64_t given = symbols_.at({Symbol::Kind::Size, s.parameter});
+    const HostScalar number =
+        s.dtype == DType::F32
+            ? HostScalar::of_real(s.dtype, std::bit_cast<float>(static_cast<std::int32_t>(given)))
+            : HostScalar::of_integer(s.dtype, given);
+    HD_CHECK(is_within(number, s.range), "a number that is given is out of its range");
+    set(s.result, number);
   }
   void operator()(const ApplyStmt& s) {
     std::vector<HostScalar> operands;

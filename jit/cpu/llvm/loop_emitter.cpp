@@ -59,7 +59,7 @@ bool pure_operands(const Stmt& statement, std::vector<ScalarId>& operands,
     indices = {&load->index};
     if (load->mask != kNoScalar) return false;
   } else {
-    return std::holds_alternative<ConstStmt>(statement.node);
+    return is_number(statement);
   }
   return true;
 }

@@ -51,6 +51,7 @@ class Analysis {
   LoopShape shape;
 
   void operator()(const ConstStmt& s) { numbers_.emplace(s.result, s.number); }
+  void operator()(const GivenStmt&) {}
   void operator()(const ApplyStmt& s) {
     bool varying = false;
     const bool compares = s.op >= ScalarOp::Eq && s.op <= ScalarOp::Ge;

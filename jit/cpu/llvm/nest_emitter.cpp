@@ -147,6 +147,33 @@ void NestEmitter::operator()(const ConstStmt& s) {
   define(s.result, scalars_.constant(s.dtype, s.number, s.integer));
 }
 
+/// Read once, before all iterations.
+void NestEmitter::operator()(const GivenStmt& s) {
+  dtypes_[s.result] = s.dtype;
+  const auto known = std::ranges::find_if(given_, [&](const auto& given) {
+    return given.parameter == s.parameter && given.dtype == s.dtype;
+  });
+  if (known != given_.end()) return define(s.result, known->value);
+  const llvm::IRBuilderBase::InsertPointGuard guard(b_);
+  b_.SetInsertPoint(function_->getEntryBlock().getTerminator());
+  Value* number =
+      b_.CreateTrunc(symbols_.at({Symbol::Kind::Size, s.parameter}).value, b_.getInt32Ty());
+  if (s.dtype == DType::F32) {
+    number = b_.CreateBitCast(number, b_.getFloatTy());
+    if (s.range == GivenStmt::Range::Scale)
+      scalars_.note_divisor(number,
+                            b_.CreateFDiv(llvm::ConstantFP::get(b_.getFloatTy(), 1), number));
+  }
+  given_.push_back({s.parameter, s.dtype, s.range, number});
+  define(s.result, number);
+}
+
+/// The range of a number that is given; nothing of any other value.
+std::optional<GivenStmt::Range> NestEmitter::range_of(Value* value) const {
+  const auto known = std::ranges::find(given_, value, &Given::value);
+  return known == given_.end() ? std::nullopt : std::optional(known->range);
+}
+
 void NestEmitter::operator()(const ApplyStmt& s) {
   dtypes_[s.result] = s.dtype;
   applied_[s.result] = &s;
@@ -218,8 +245,10 @@ void NestEmitter::operator()(const BindStmt& s) {
   Value* v = value(s.operand);
   constexpr std::int64_t kLastByte = 255;
   if (const auto byte = from_bytes_.find(s.operand);
-      byte != from_bytes_.end() && s.low.is_constant(0) && s.high.is_constant(kLastByte))
+      byte != from_bytes_.end() && s.low.is_constant(0) && s.high.is_constant(kLastByte)) {
     byte_symbols_[s.symbol] = byte->second;
+    return set_symbol(s.symbol, b_.CreateSExt(v, with_lanes(b_.getInt64Ty(), lanes_of(v))));
+  }
   Value* low = index_value(s.low);
   Value* high = index_value(s.high);
   const auto fits = [](const SymExpr& bound) {

@@ -44,6 +44,7 @@ class NestEmitter {
   void emit();
 
   void operator()(const ConstStmt& s);
+  void operator()(const GivenStmt& s);
   void operator()(const ApplyStmt& s);
   void operator()(const ConvertStmt& s);
   void operator()(const BitsStmt& s);
@@ -87,6 +88,10 @@ class NestEmitter {
   QuantisedByte quantised_if_fits(llvm::Value* x, llvm::Value* scale, llvm::Value* zero, DType to);
   llvm::Value* number_of_byte(const ConvertStmt& s);
   llvm::BasicBlock* block_before(llvm::Value* a, llvm::Value* b) const;
+  std::optional<GivenStmt::Range> range_of(llvm::Value* value) const;
+  ByteScale byte_scale_before(llvm::Value* scale, llvm::Value* zero, DType to);
+  bool is_scale(llvm::Value* value) const;
+  bool is_zero_point(llvm::Value* value, double least) const;
   llvm::Value* clamped(const ConvertStmt& s);
   /// The other operand of `op` where one is a number, which is put there.
   std::optional<ScalarId> beside_number(ScalarId id, ir::ScalarOp op, double& number) const;
@@ -367,6 +372,13 @@ class NestEmitter {
   std::unordered_map<ScalarId, DType> dtypes_;
   std::unordered_map<ScalarId, const ApplyStmt*> applied_;
   std::unordered_map<ScalarId, double> numbers_;  ///< constants of f32
+  struct Given {
+    std::uint32_t parameter;
+    DType dtype;
+    GivenStmt::Range range;
+    llvm::Value* value;
+  };
+  std::vector<Given> given_;
   /// With how many loops there are around where it is defined.
   struct Bound {
     llvm::Value* value = nullptr;

@@ -158,18 +158,36 @@ QuantisedByte NestEmitter::quantised(const ConvertStmt& s) {
   }
   const double least = least_of(s.dtype);
   if (low != least || high != least + 255 || lanes_of(value(*at)) == 0) return {};
-  if (!llvm::isa<llvm::Constant>(scale) || !llvm::isa<llvm::Constant>(zero))
+  if (!is_scale(scale) || !is_zero_point(zero, least)) {
+    if (llvm::isa<llvm::Constant>(scale) && llvm::isa<llvm::Constant>(zero)) return {};
     return quantised_if_fits(value(*at), scale, zero, s.dtype);
-  const double origin = number_of(zero);
-  const double step = number_of(scale);
-  const bool fits = origin >= low && origin <= high && origin == std::floor(origin) &&
-                    step >= 1 / kMostScale && step <= kMostScale;
-  if (!fits) return {};
+  }
   // The least byte stands for 0 and less: a relu before it changes nothing.
   double bound = 0;
-  const auto below = origin == least ? beside_number(*at, ScalarOp::Max, bound) : std::nullopt;
+  const auto below =
+      number_of(zero) == least ? beside_number(*at, ScalarOp::Max, bound) : std::nullopt;
   if (below && bound == 0) at = below;
-  return scalars_.quantise(value(*at), scalars_.byte_scale(scale, zero, s.dtype), s.dtype);
+  return scalars_.quantise(value(*at), byte_scale_before(scale, zero, s.dtype), s.dtype);
+}
+
+bool NestEmitter::is_scale(Value* value) const {
+  const double number = number_of(value);
+  return range_of(value) == GivenStmt::Range::Scale ||
+         (number >= 1 / kMostScale && number <= kMostScale);
+}
+
+/// Whether the value is an integer from `least` to `least` + 255.
+bool NestEmitter::is_zero_point(Value* value, double least) const {
+  const double number = number_of(value);
+  return range_of(value) == (least < 0 ? GivenStmt::Range::Signed : GivenStmt::Range::Unsigned) ||
+         (number >= least && number <= least + 255 && number == std::floor(number));
+}
+
+ByteScale NestEmitter::byte_scale_before(Value* scale, Value* zero, DType to) {
+  const llvm::IRBuilderBase::InsertPointGuard guard(b_);
+  if (llvm::BasicBlock* before = block_before(scale, zero))
+    b_.SetInsertPoint(before->getTerminator());
+  return scalars_.byte_scale(scale, zero, to);
 }
 
 /// Where what follows from two values of the kernel can be computed: at the end of the block that both come from, if that is
@@ -250,12 +268,22 @@ Value* NestEmitter::number_of_byte(const ConvertStmt& s) {
       made->second->dtype != DType::I32)
     return nullptr;
   Value* found = number(made->second->operands[0]);
-  const auto* zero = llvm::dyn_cast<llvm::ConstantInt>(value(made->second->operands[1]));
+  if (found == nullptr) return nullptr;
+  Value* zero = value(made->second->operands[1]);
+  const auto* known = llvm::dyn_cast<llvm::ConstantInt>(zero);
   constexpr std::int64_t kMostExact = std::int64_t{1} << 22;
-  if (found == nullptr || zero == nullptr || std::abs(zero->getSExtValue()) > kMostExact)
-    return nullptr;
-  const auto real = static_cast<double>(zero->getSExtValue());
-  return b_.CreateFSub(found, llvm::ConstantFP::get(found->getType(), real));
+  const bool fits = known != nullptr
+                        ? std::abs(known->getSExtValue()) <= kMostExact
+                        : range_of(zero).value_or(GivenStmt::Range::Any) != GivenStmt::Range::Any;
+  if (!fits) return nullptr;
+  Value* real = nullptr;
+  {
+    const llvm::IRBuilderBase::InsertPointGuard guard(b_);
+    if (llvm::BasicBlock* before = block_before(zero, zero))
+      b_.SetInsertPoint(before->getTerminator());
+    real = b_.CreateSIToFP(zero, b_.getFloatTy());
+  }
+  return b_.CreateFSub(found, widened(real, lanes_of(found)));
 }
 
 /// min(max(x, low), high) as a byte, with numbers that are bytes for bounds: they leave nothing to saturate, and NaN is looked for

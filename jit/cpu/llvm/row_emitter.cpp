@@ -39,7 +39,7 @@ void NestEmitter::emit_rows() {
   row_locals_.assign(buffers_.begin() + nest_.global_count(), buffers_.end());
   // Phases may use what one before them, of another row, comes to later.
   for (const Stmt& statement : nest_.body)
-    if (const auto* constant = std::get_if<ConstStmt>(&statement.node)) (*this)(*constant);
+    if (is_number(statement)) std::visit(*this, statement.node);
   if (strips_.is_merged)
     emit_merged();
   else

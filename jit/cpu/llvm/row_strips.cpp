@@ -182,7 +182,7 @@ void connect(const Block& body, std::vector<RowPhase>& phases) {
       // The visitors take what they may change.
       Stmt& statement = const_cast<Stmt&>(body[k]);
       collect_uses(statement, uses);
-      if (std::holds_alternative<ConstStmt>(statement.node)) continue;
+      if (is_number(statement)) continue;
       const auto note = [&](ScalarId id) { defined[id] = {p, dtype_of(statement, id)}; };
       std::visit([&](auto& node) { visit_definitions(node, note); }, statement.node);
     }

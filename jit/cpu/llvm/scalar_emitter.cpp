@@ -438,6 +438,8 @@ Value* ScalarEmitter::divide_float(Value* a, Value* b) {
   }
   if (vector_bytes_ < kBytesWithFma || llvm::isa<llvm::Constant>(divisor))
     return b_.CreateFDiv(a, b);
+  if (const auto known = inverses_.find(divisor); known != inverses_.end())
+    return multiply_by_reciprocal(a, b, b_.CreateVectorSplat(lanes_of(a), known->second));
   return divide_by_uniform(a, b, divisor);
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -95,6 +96,8 @@ class ScalarEmitter {
   llvm::Value* apply(ir::ScalarOp op, DType operand, std::span<llvm::Value* const> operands);
   llvm::Value* maximum(DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* minimum(DType dtype, llvm::Value* a, llvm::Value* b);
+  /// Of an f32 in [2^-60, 2^60] by which lanes are divided, what 1 / divisor is.
+  void note_divisor(llvm::Value* divisor, llvm::Value* inverse) { inverses_[divisor] = inverse; }
   /// floor(a / b) on i64 indices; b = 0 gives an unspecified value. `simple`: a >= 0 and b > 0 are known.
   llvm::Value* index_floordiv(llvm::Value* a, llvm::Value* b, bool simple);
   /// The same of an a >= 0 below 2^51 and what index_inverse() made of b > 0.
@@ -158,6 +161,7 @@ class ScalarEmitter {
   bool narrows_to_bf16_;
   bool permutes_bytes_;
   bool inline_all_math_ = false;
+  std::unordered_map<llvm::Value*, llvm::Value*> inverses_;  ///< see note_divisor()
   HeldConstants held_;
   /// Values that were rounded to bf16, with what they were before.
   std::map<const llvm::Value*, llvm::Value*> rounded_;
