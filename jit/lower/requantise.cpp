@@ -52,6 +52,9 @@ class Requantiser {
     return is_number(value) && number_of(value) >= 1 / kMostScale && number_of(value) <= kMostScale;
   }
 
+  /// A number that bounds what is clamped, or none.
+  static bool is_bound(Value value) { return !value || is_number(value); }
+
   /// Whether one node reads it, with which it may be fused.
   bool is_inner(const Node& node) const {
     const auto uses = uses_.find(&node);
@@ -110,7 +113,7 @@ class Requantiser {
     const std::string_view name = node.op_name();
     if (name == "permute" || name == "reshape" || name == "relu") return is_scaled(node.input(0));
     if (name == "clamp")
-      return is_number(node.input(1)) && is_number(node.input(2)) && is_scaled(node.input(0));
+      return is_bound(node.input(1)) && is_bound(node.input(2)) && is_scaled(node.input(0));
     if (name == "add")
       return (is_fixed(node.input(1)) && is_scaled(node.input(0))) ||
              (is_fixed(node.input(0)) && is_scaled(node.input(1)));
@@ -127,7 +130,8 @@ class Requantiser {
     const auto fixed = [&](std::size_t k) { return quotient(rewriter, node.input(k), divisor); };
     const std::string_view name = node.op_name();
     if (name == "conv") return conv_of_bytes(rewriter, node, number_of(divisor));
-    if (name == "clamp") return b.emit("clamp", {inner(0), fixed(1), fixed(2)});
+    const auto bound = [&](std::size_t k) { return node.input(k) ? fixed(k) : Value(); };
+    if (name == "clamp") return b.emit("clamp", {inner(0), bound(1), bound(2)});
     if (name == "mul") return b.emit("mul", {map(0), fixed(1)});
     if (name == "add") {
       const bool bias_first = is_fixed(node.input(0));

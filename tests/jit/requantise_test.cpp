@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <gmock/gmock.h>
 #include <limits>
+#include <optional>
 
 #include "ir/evaluate.h"
 #include "tests/jit/nests_support.h"
@@ -43,6 +44,7 @@ struct Layer {
   double scale = 0.07;  ///< of the result
   double x_scale = 0.03;
   std::vector<const char*> sizes{"2", "7", "9"};
+  std::optional<double> least{}, most{};  ///< what the result is clamped to before
 };
 
 /// A convolution of bytes, whose result becomes bytes.
@@ -67,6 +69,10 @@ ir::Graph graph_of(const Layer& layer) {
                     {"channels_last", true}})
                 ->value();
   if (layer.relu) y = b.emit("relu", {y});
+  const auto bound = [&](std::optional<double> number) {
+    return number ? constant_of(b, *number) : Value();
+  };
+  if (layer.least || layer.most) y = b.emit("clamp", {y, bound(layer.least), bound(layer.most)});
   b.output(bytes_of(b, y, layer.relu ? 0 : 131, layer.scale));
   if (layer.read_twice) b.output(b.emit("neg", {y}));
   return b.finish();
@@ -108,6 +114,12 @@ TEST(Requantise, ProductsAreScaledByQuotients) {
     for (const bool relu : {true, false})
       for (const bool by_channel : {true, false})
         expect_no_division({.biased = biased, .relu = relu, .by_channel = by_channel});
+}
+
+TEST(Requantise, BehindBoundsOfOneSideOrTwo) {
+  expect_no_division({.least = -1.5});
+  expect_no_division({.most = 2.5});
+  expect_no_division({.least = -1.5, .most = 2.5});
 }
 
 TEST(Requantise, AlsoOfOneElementAndOfSizesThatAreNotKnown) {
