@@ -1,5 +1,6 @@
 // What a call costs beside its arithmetic: cached run, guard look-up with many sizes, bind of a new size.
 #include <benchmark/benchmark.h>
+#include <future>
 #include <vector>
 
 #include "engine/descriptor.h"
@@ -46,6 +47,28 @@ void run_from_threads(benchmark::State& state) {
   for (auto _ : state) last = engine.run(inputs);
 }
 BENCHMARK(run_from_threads)->ThreadRange(1, 4)->UseRealTime();
+
+/// A call on another thread, waited for: what it takes to hand it over and to hear of its end.
+void submit_of_one_add(benchmark::State& state) {
+  hd::Engine engine([](const hd::Tensor& x) { return x + 1; });
+  const hd::Tensor x = ones({16});
+  engine.run({x});
+  for (auto _ : state) benchmark::DoNotOptimize(engine.submit({x}).get());
+}
+BENCHMARK(submit_of_one_add)->UseRealTime();
+
+/// The same of 64 calls that are all submitted before the first is waited for.
+void submit_of_64_calls(benchmark::State& state) {
+  hd::Engine engine([](const hd::Tensor& x) { return x + 1; });
+  const hd::Tensor x = ones({16});
+  engine.run({x});
+  std::vector<std::future<std::vector<hd::Tensor>>> calls(64);
+  for (auto _ : state) {
+    for (auto& call : calls) call = engine.submit({x});
+    for (auto& call : calls) benchmark::DoNotOptimize(call.get());
+  }
+}
+BENCHMARK(submit_of_64_calls)->UseRealTime();
 
 hd::Tensor sixty_four_ops(const hd::Tensor& x) {
   hd::Tensor y = x;

@@ -399,14 +399,13 @@ void Engine::Impl::run_plan_into(const BoundPlan& plan, std::span<const Tensor> 
 
 std::future<std::vector<Tensor>> Engine::submit(std::vector<Tensor> inputs) {
   const std::stop_token* const watched = scheduler::watched_stop();
-  return std::async(std::launch::async,
-                    [impl = impl_.get(), call = impl_->submitted.begin(), kept = std::move(inputs),
-                     stop = watched == nullptr ? std::stop_token() : *watched]() mutable {
-                      const std::shared_ptr<void> until_it_ends = std::move(call);
-                      const scheduler::StopScope scope(stop);
-                      std::vector<Tensor> handed_over = std::move(kept);
-                      return impl->run(handed_over, &handed_over, nullptr);
-                    });
+  return impl_->submitted.submit(engine::CallThreads::Call(
+      [impl = impl_.get(), kept = std::move(inputs),
+       stop = watched == nullptr ? std::stop_token() : *watched]() mutable {
+        const scheduler::StopScope scope(stop);
+        std::vector<Tensor> handed_over = std::move(kept);
+        return impl->run(handed_over, &handed_over, nullptr);
+      }));
 }
 
 Tensor Engine::wrap_device(void* data, DType dtype, Sizes sizes,

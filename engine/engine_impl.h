@@ -11,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "base/processors.h"
 #include "base/stripes.h"
 #include "engine/background.h"
+#include "engine/call_threads.h"
 #include "engine/context.h"
 #include "engine/cuda_context.h"
 #include "engine/descriptor.h"
@@ -20,7 +22,6 @@
 #include "engine/executable.h"
 #include "engine/in_place_call.h"
 #include "engine/parameters.h"
-#include "engine/pending_calls.h"
 #include "engine/plan_cache.h"
 #include "heddle/engine.h"
 
@@ -256,8 +257,9 @@ struct Engine::Impl {
   std::uint64_t cuda_disk_hits_at_start;
   int specialise_after;
   bool autotune;
-  engine::Background background;   ///< its thread ends before anything it uses does
-  engine::PendingCalls submitted;  ///< last, for the same reason
+  engine::Background background;  ///< its thread ends before anything it uses does
+  engine::CallThreads submitted{
+      static_cast<std::size_t>(base::processors())};  ///< last, for the same reason
 };
 
 namespace engine {

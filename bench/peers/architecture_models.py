@@ -5,7 +5,10 @@ NETWORKS = {}
 # Whose outputs with random weights say nothing.
 NOISY = {"transformers.vit_mae": "draws random numbers", "transformers.mobilevit": "outputs are below 1e-40",
          "transformers.superpoint": "orders scores that differ in their last bits",
-         "torchvision.maskrcnn_resnet50_fpn": "orders scores that differ in their last bits"}
+         "torchvision.maskrcnn_resnet50_fpn": "orders scores that differ in their last bits",
+         "torchvision.ssdlite320_mobilenet_v3_large": "orders scores that differ in their last bits",
+         "timm.efficientnetv2_rw_t": "ONNX Runtime's results differ by as much without its optimisers",
+         "timm.mobilenetv4_hybrid_medium": "ONNX Runtime's results differ by as much without its optimisers"}
 
 
 def image_model(name, make, size=224, channels=3, batch=1):

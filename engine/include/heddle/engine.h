@@ -407,7 +407,9 @@ class HEDDLE_API Engine {
   /// and copied (EngineStats::copied_outputs).
   /// @throws AliasingError when an output overlaps an input in any other way, or another output.
   void run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs);
-  /// On another thread, as run(std::vector<Tensor>&&) does.
+  /// On another thread, as run(std::vector<Tensor>&&) does: one of as many as there are processors, which the engine keeps, so that
+  /// calls beyond these wait in the order in which they came. A call may submit others and wait for them. The future may be
+  /// dropped: the call is run all the same, and the engine's destructor waits for it.
   std::future<std::vector<Tensor>> submit(std::vector<Tensor> inputs);
 
   /// Runs on `inputs` one step after another and tells what happens to the engine's memory: what the plan
