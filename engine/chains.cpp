@@ -217,15 +217,22 @@ class Tiler {
       : plan_(plan), values_(plan.unit->values(plan.sizes)), budget_(cache_bytes * plan.threads) {}
 
   void run() {
+    std::vector<Chain> chains;
+    for (std::size_t at = 0; at < plan_.stages.size(); ++at) add_chains_from(at, chains);
+    if (chains.empty()) return;
+    std::vector<ChainValue> values;
+    for (const Chain& chain : chains) values.push_back(chain.value);
     std::vector<scheduler::BoundStage> stages;
-    for (std::size_t at = 0; at < plan_.stages.size();) {
-      const auto [order, count] = longest_from(at);
-      if (order)
-        stages.insert(stages.end(), order->stages().begin(), order->stages().end());
-      else
-        stages.push_back(plan_.stages[at]);
-      at += count;
+    std::size_t at = 0;
+    const auto keep_until = [&](std::size_t end) {
+      while (at < end) stages.push_back(plan_.stages[at++]);
+    };
+    for (const std::size_t k : best_chains(values)) {
+      keep_until(values[k].first);
+      stages.insert(stages.end(), chains[k].pieces.begin(), chains[k].pieces.end());
+      at += values[k].stages;
     }
+    keep_until(plan_.stages.size());
     plan_.stages = std::move(stages);
   }
 
@@ -237,37 +244,42 @@ class Tiler {
   /// pieces on Zen 5, whose third-level cache has 32 MiB.
   static constexpr std::int64_t kFar = 4;
 
-  /// The longest chain that begins with a stage, and how many stages it has; none: 1.
-  std::pair<std::optional<Order>, std::size_t> longest_from(std::size_t at) {
-    std::vector<const CutStep*> chain;
+  /// Stages one after another, in pieces.
+  struct Chain {
+    ChainValue value;
+    std::vector<scheduler::BoundStage> pieces;
+  };
+
+  /// Adds those that begin with a stage, the shortest first.
+  void add_chains_from(std::size_t at, std::vector<Chain>& chains) {
+    std::vector<const CutStep*> steps;
     const auto add = [&](std::size_t stage) {
       const auto [known, is_new] = cuts_.try_emplace(stage);
       if (is_new) known->second = cut(plan_.stages[stage]);
       const std::optional<CutStep>& step = known->second;
-      if (step) chain.push_back(&*step);
+      if (step) steps.push_back(&*step);
       return step.has_value();
     };
-    std::optional<Order> order;
-    std::size_t count = 1;
+    std::int64_t kept_bytes = 0;
     for (std::size_t next = at + 1; next < plan_.stages.size(); ++next) {
-      if (!is_linked(plan_.stages[next - 1], plan_.stages[next])) break;
-      if (chain.empty() && !add(at)) break;
-      if (!add(next)) break;
-      Order longer(chain);
-      if (!pays(longer)) break;
-      order = std::move(longer);
-      count = chain.size();
+      const std::int64_t bytes = far_bytes(plan_.stages[next - 1], plan_.stages[next]);
+      if (bytes == 0 || (steps.empty() && !add(at)) || !add(next)) break;
+      const Order order(steps);
+      if (!pays(order)) break;
+      kept_bytes += bytes;
+      chains.push_back({{at, steps.size(), kept_bytes}, order.stages()});
     }
-    return {std::move(order), count};
   }
 
-  /// Whether `b`, the stage after `a`, reads of it what may come from memory.
-  bool is_linked(const scheduler::BoundStage& a, const scheduler::BoundStage& b) const {
-    if (a.count != 1 || b.count != 1) return false;
-    return std::ranges::any_of(plan_.unit->passed_on(plan_.first_step + a.first),
-                               [&](ir::BufferId written) {
-                                 return plan_.unit->buffer_bytes(written, values_) > kFar * budget_;
-                               });
+  /// Bytes that `a` wrote, and the stage after it may read, which come from memory.
+  std::int64_t far_bytes(const scheduler::BoundStage& a, const scheduler::BoundStage& b) const {
+    if (a.count != 1 || b.count != 1) return 0;
+    std::int64_t far = 0;
+    for (const ir::BufferId written : plan_.unit->passed_on(plan_.first_step + a.first)) {
+      const std::int64_t bytes = plan_.unit->buffer_bytes(written, values_);
+      if (bytes > kFar * budget_) far += bytes;
+    }
+    return far;
   }
 
   std::optional<CutStep> cut(const scheduler::BoundStage& stage) const {
@@ -310,6 +322,31 @@ class Tiler {
 };
 
 }  // namespace
+
+std::vector<std::size_t> best_chains(std::span<const ChainValue> chains) {
+  std::size_t stages = 0;
+  for (const ChainValue& chain : chains) stages = std::max(stages, chain.first + chain.stages);
+  // By stage: the most that is kept from it on, and the chain that begins there for it.
+  std::vector<std::int64_t> kept(stages + 1, 0);
+  std::vector<std::optional<std::size_t>> chosen(stages);
+  std::vector<std::vector<std::size_t>> by_first(stages);
+  for (std::size_t k = 0; k < chains.size(); ++k) by_first[chains[k].first].push_back(k);
+  for (std::size_t at = stages; at-- > 0;) {
+    kept[at] = kept[at + 1];
+    for (const std::size_t k : by_first[at]) {
+      const std::int64_t bytes = chains[k].kept_bytes + kept[at + chains[k].stages];
+      if (bytes <= kept[at]) continue;
+      kept[at] = bytes;
+      chosen[at] = k;
+    }
+  }
+  std::vector<std::size_t> best;
+  for (std::size_t at = 0; at < stages;) {
+    if (chosen[at]) best.push_back(*chosen[at]);
+    at += chosen[at] ? chains[*chosen[at]].stages : 1;
+  }
+  return best;
+}
 
 void tile_chains(BoundSteps& plan, std::int64_t cache_bytes) { Tiler(plan, cache_bytes).run(); }
 

@@ -2,7 +2,10 @@
 // lies between them stays in the second-level caches, where all of it would go through memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "engine/bound.h"
 
@@ -18,6 +21,16 @@ namespace heddle::engine {
 ///
 /// @param cache_bytes  of a thread's second-level cache.
 void tile_chains(BoundSteps& plan, std::int64_t cache_bytes);
+
+/// Stages one after another that may be cut together.
+struct ChainValue {
+  std::size_t first = 0;        ///< stage
+  std::size_t stages = 0;       ///< at least 1
+  std::int64_t kept_bytes = 0;  ///< between them, that need not go through memory
+};
+/// Of chains, some of which share stages, those that share none and keep the most together: their positions, in the order of their
+/// stages.
+std::vector<std::size_t> best_chains(std::span<const ChainValue> chains);
 
 /// Proves that the stages run each iteration once, and none before a piece of an earlier step that it conflicts with.
 /// @throws InternalError.

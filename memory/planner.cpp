@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "heddle/error.h"
+#include "memory/slide.h"
 
 namespace heddle::memory {
 
@@ -487,6 +488,17 @@ MemoryPlan Planner::bind(const base::SymbolValues& sizes, std::uint32_t arena) c
   return *plan;
 }
 
+void Planner::slide_items(std::span<const std::size_t> order, std::span<const std::int64_t> bytes,
+                          std::int64_t peak, std::span<std::int64_t> offsets) const {
+  std::vector<Placement> placements;
+  placements.reserve(order.size());
+  for (const std::size_t k : order)
+    placements.push_back(
+        {items_[k].first_stage, items_[k].last_stage, offsets[k], aligned(bytes[k])});
+  slide(placements, peak);
+  for (std::size_t n = 0; n < order.size(); ++n) offsets[order[n]] = placements[n].offset;
+}
+
 MemoryPlan Planner::plan_for(std::span<const std::int64_t> bytes, std::uint32_t arena) const {
   std::vector<std::size_t> by_size;
   for (std::size_t k = 0; k < items_.size(); ++k)
@@ -513,6 +525,7 @@ MemoryPlan Planner::plan_for(std::span<const std::int64_t> bytes, std::uint32_t 
     }
   }
   if (reuse_ && every_pair && is_loose(plan)) place_highest_first(by_size, bytes, plan, offsets);
+  if (reuse_ && in_stages_) slide_items(by_size, bytes, plan.peak_bytes, offsets);
   plan.offsets.assign(item_of_.size(), kNotInArena);
   for (std::size_t b = 0; b < item_of_.size(); ++b) {
     const std::ptrdiff_t item = item_of_[b];

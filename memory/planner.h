@@ -112,6 +112,9 @@ class Planner {
                              std::span<std::int64_t> offsets) const;
   MemoryPlan plan_for(std::span<const std::int64_t> bytes, std::uint32_t arena) const;
   std::int64_t lower_bound(std::span<const std::int64_t> bytes) const;
+  /// slide() of items (memory/slide.h).
+  void slide_items(std::span<const std::size_t> order, std::span<const std::int64_t> bytes,
+                   std::int64_t peak, std::span<std::int64_t> offsets) const;
   /// Looks for a better plan than `plan`, whose offsets by item are `offsets`, from `order` on.
   void place_highest_first(std::vector<std::size_t> order, std::span<const std::int64_t> bytes,
                            MemoryPlan& plan, std::vector<std::int64_t>& offsets) const;

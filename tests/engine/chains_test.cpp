@@ -131,6 +131,18 @@ TEST_F(Chains, OfConvolutionsOfALargeImage) {
       900000);
 }
 
+TEST(BestChains, KeepTheMostTogether) {
+  using Choice = std::vector<std::size_t>;
+  EXPECT_EQ(best_chains({}), Choice{});
+  // The longest from the first stage on would leave the largest link out.
+  const ChainValue overlapping[] = {{0, 2, 6}, {0, 3, 12}, {0, 4, 18}, {3, 2, 25}, {5, 2, 1}};
+  EXPECT_EQ(best_chains(overlapping), (Choice{1, 3, 4}));
+  const ChainValue nested[] = {{1, 2, 5}, {1, 4, 5}, {2, 2, 9}, {4, 3, 2}};
+  EXPECT_EQ(best_chains(nested), (Choice{2, 3}));
+  const ChainValue nothing[] = {{0, 2, 0}};
+  EXPECT_EQ(best_chains(nothing), Choice{});
+}
+
 /// A reader of everything ends a chain.
 TEST_F(Chains, NotWhereAStepReadsAll) {
   Bound bound(

@@ -103,5 +103,19 @@ TEST(GivenProducts, CopyNothingElse) {
   EXPECT_FALSE(copies(given_product("f32[40, 700]", "param f32[700, 761]")));
 }
 
+/// Results of a tile of rows lie side by side, and the rows are read once.
+TEST(GivenProducts, GoThroughAllColumnsOfASmallMatrixForATileOfRows) {
+  const auto begin_of_columns = [](std::string_view left, std::string_view right) {
+    const std::string nests = nests_of(lowered(given_product(left, right)));
+    const std::size_t at = nests.find("x b1[");
+    return nests.substr(at, nests.find(']', at) - at);
+  };
+  EXPECT_EQ(begin_of_columns("f32[1000, 16]", "f32[16, 96]"), "x b1[64*mod(i0,2)");
+  EXPECT_EQ(begin_of_columns("f32[s0, 16]", "f32[16, 96]"), "x b1[64*mod(i0,2)");
+  EXPECT_EQ(begin_of_columns("f32[1024, 256]", "f32[256, 128]"), "x b1[64*mod(floor(i0/32),2)");
+  for (const char* rows : {"1000", "2, 333"})
+    expect_code_right_at(given_product(fmt::format("f32[{}, 16]", rows), "f32[16, 96]"), {}, 1e-4);
+}
+
 }  // namespace
 }  // namespace heddle::test
