@@ -411,6 +411,47 @@ heddle_status heddle_engine_run_into(heddle_engine* engine, heddle_tensor* const
   });
 }
 
+heddle_status heddle_engine_submit(heddle_engine* engine, heddle_tensor* const* inputs,
+                                   size_t input_count, heddle_done done, void* user) {
+  return status_of([&] {
+    constexpr const char* kName = "heddle_engine_submit";
+    check_not_null(kName, engine);
+    check_not_null(kName, reinterpret_cast<const void*>(done));
+    const Watching watching;
+    Tensors given(kName, inputs, input_count);
+    std::vector<hd::Tensor> tensors(given.get().begin(), given.get().end());
+    engine->engine.submit(std::move(tensors), [=](std::future<std::vector<hd::Tensor>> call) {
+      std::vector<heddle_tensor*> handles;
+      const heddle_status status = status_of([&] {
+        std::vector<hd::Tensor> results = call.get();
+        handles.resize(results.size());
+        give(kName, std::move(results), handles.data(), handles.size());
+      });
+      if (status != HEDDLE_OK) handles.clear();
+      done(status, handles.data(), handles.size(), user);
+    });
+  });
+}
+
+heddle_status heddle_engine_stats(const heddle_engine* engine, heddle_stats* stats) {
+  return status_of([&] {
+    check_not_null("heddle_engine_stats", engine);
+    check_not_null("heddle_engine_stats", stats);
+    const hd::EngineStats all = engine->engine.stats();
+    *stats = {.traces = all.traces,
+              .compiles = all.compiles,
+              .found_plans = all.found_plans,
+              .binds = all.binds,
+              .runs = all.runs,
+              .kernels = all.kernels,
+              .kernels_compiled = all.kernels_compiled,
+              .disk_hits = all.disk_hits,
+              .load_ms = all.load_ms,
+              .compile_ms = all.compile_ms,
+              .arena_peak_bytes = all.arena_peak_bytes};
+  });
+}
+
 heddle_status heddle_engine_prepare(heddle_engine* engine, heddle_tensor* const* inputs,
                                     size_t input_count) {
   return status_of([&] {

@@ -27,8 +27,15 @@ CallThreads::~CallThreads() {
   }
 }
 
-std::future<std::vector<Tensor>> CallThreads::submit(Call call) {
-  std::future<std::vector<Tensor>> result = call.get_future();
+std::future<CallThreads::Results> CallThreads::submit(Call call) {
+  std::future<Results> result = call.get_future();
+  queue({std::move(call), nullptr});
+  return result;
+}
+
+void CallThreads::submit(Call call, Done done) { queue({std::move(call), std::move(done)}); }
+
+void CallThreads::queue(Queued queued) {
   {
     const std::scoped_lock lock(mutex_);
     const bool all_busy = waiting_ <= queue_.size();
@@ -39,10 +46,9 @@ std::future<std::vector<Tensor>> CallThreads::submit(Call call) {
         if (threads_.empty() || owner == this) throw;
       }
     }
-    queue_.push_back(std::move(call));
+    queue_.push_back(std::move(queued));
   }
   changed_.notify_one();
-  return result;
 }
 
 void CallThreads::work() {
@@ -54,10 +60,13 @@ void CallThreads::work() {
     --waiting_;
     if (queue_.empty()) return;
     {
-      Call call = std::move(queue_.front());
+      Queued next = std::move(queue_.front());
       queue_.pop_front();
       lock.unlock();
-      call();
+      std::future<Results> result;
+      if (next.done) result = next.call.get_future();
+      next.call();
+      if (next.done) next.done(std::move(result));
     }
     lock.lock();
   }

@@ -397,15 +397,25 @@ void Engine::Impl::run_plan_into(const BoundPlan& plan, std::span<const Tensor> 
   count_call(plan);
 }
 
-std::future<std::vector<Tensor>> Engine::submit(std::vector<Tensor> inputs) {
+/// A call for another thread, which ends early where one on this thread would.
+engine::CallThreads::Call Engine::Impl::call_of(std::vector<Tensor> inputs) {
   const std::stop_token* const watched = scheduler::watched_stop();
-  return impl_->submitted.submit(engine::CallThreads::Call(
-      [impl = impl_.get(), kept = std::move(inputs),
+  return engine::CallThreads::Call(
+      [this, kept = std::move(inputs),
        stop = watched == nullptr ? std::stop_token() : *watched]() mutable {
         const scheduler::StopScope scope(stop);
         std::vector<Tensor> handed_over = std::move(kept);
-        return impl->run(handed_over, &handed_over, nullptr);
-      }));
+        return run(handed_over, &handed_over, nullptr);
+      });
+}
+
+std::future<std::vector<Tensor>> Engine::submit(std::vector<Tensor> inputs) {
+  return impl_->submitted.submit(impl_->call_of(std::move(inputs)));
+}
+
+void Engine::submit(std::vector<Tensor> inputs,
+                    std::function<void(std::future<std::vector<Tensor>>)> done) {
+  impl_->submitted.submit(impl_->call_of(std::move(inputs)), std::move(done));
 }
 
 Tensor Engine::wrap_device(void* data, DType dtype, Sizes sizes,

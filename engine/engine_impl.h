@@ -132,6 +132,7 @@ struct Engine::Impl {
   /// @param prototype  not null: what the callable returned when it was traced is put there
   std::vector<Tensor> run_reference(std::span<const Tensor> inputs,
                                     std::shared_ptr<const void>* prototype);
+  engine::CallThreads::Call call_of(std::vector<Tensor> inputs);
   std::vector<Tensor> run(std::span<const Tensor> inputs, std::vector<Tensor>* handed_over,
                           std::shared_ptr<const void>* prototype);
   /// Outputs of the graph, fresh ones.

@@ -1,16 +1,16 @@
 """Networks of timm, torchvision, transformers and diffusers, with random weights, exported by PyTorch and run through
 Heddle and ONNX Runtime on one thread: same outputs, and which is faster.
 
-usage: PYTHON bench/peers/architectures.py [--only REGEX] [--exporter dynamo|torchscript] [--other-sizes] [--variant NAME]
+usage: PYTHON bench/peers/architectures.py [--only REGEX] [--exporter dynamo|torchscript] [--other-sizes | --batch N] [--variant NAME]
                                            [--heddle PATH] [--rounds N] [--openvino] [--no-times] [--write] [--list]
 
 PYTHON has torch, torchvision, timm, transformers, diffusers, onnxscript and onnxruntime from PyPI (6 GB; nothing is fetched while
 it runs), and openvino for --openvino. The exporter `dynamo` keeps the sizes of the inputs, `torchscript` leaves the axes open
 that a network names; where none is asked for, dynamo exports, and torchscript what it cannot. --other-sizes runs models of
-torchscript at sizes they were not exported with; where ONNX Runtime does not, a network does not count. --variant takes networks
-through one of ONNX Runtime's tools first; outputs then may differ by as much as its own do from those of the network as it was
-exported, or 0.02. Models, inputs and ONNX Runtime's outputs are left in .cache/architectures/EXPORTER/NETWORK, a case for
-`heddle verify`.
+torchscript at sizes they were not exported with, --batch with so many inputs at once; where ONNX Runtime does not, a network does
+not count. --variant takes networks through one of ONNX Runtime's tools first; outputs then may differ by as much as its own do
+from those of the network as it was exported, or 0.02. Models, inputs and ONNX Runtime's outputs are left in
+.cache/architectures/EXPORTER/NETWORK, a case for `heddle verify`.
 """
 import argparse
 import contextlib
@@ -119,6 +119,12 @@ def at_other_sizes(inputs, open_axes):
     return changed
 
 
+def in_batch(inputs, open_axes, batch):
+    """The first axis so many times as large, where it is open."""
+    return {name: np.concatenate([array] * batch) if 0 in open_axes.get(name, []) else array
+            for name, array in inputs.items()}
+
+
 def in_form(variant, path, inputs):
     """The path of a model as one of ONNX Runtime's tools makes it, and what its outputs may be off by."""
     changed = path.parent.with_name(path.parent.name.removesuffix("_model") + f"_{variant}_model") / "model.onnx"
@@ -132,7 +138,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", help="a regular expression")
     parser.add_argument("--exporter", choices=EXPORTERS)
-    parser.add_argument("--other-sizes", action="store_true")
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--other-sizes", action="store_true")
+    sizes.add_argument("--batch", type=int, help="times networks of torchscript with so many of their inputs at once")
     parser.add_argument("--variant", choices=VARIANTS)
     add_options(parser, "architectures", rounds=3)
     args = parser.parse_args()
@@ -149,7 +157,7 @@ def main():
             row["verdict"] = "not counted: " + NOISY[name]
             print(line(row), flush=True)
             continue
-        exporters = ["torchscript"] if args.other_sizes else [args.exporter] if args.exporter else EXPORTERS
+        exporters = ["torchscript"] if args.other_sizes or args.batch else [args.exporter] if args.exporter else EXPORTERS
         try:
             row["exporter"], path, inputs, open_axes = exported(name, network, exporters)
         except Exception as error:  # the network does not count
@@ -158,6 +166,8 @@ def main():
             continue
         if args.other_sizes:
             inputs = at_other_sizes(inputs, open_axes)
+        elif args.batch:
+            inputs = in_batch(inputs, open_axes, args.batch)
         folder, allowed = CASES / row["exporter"] / name, TOLERANCE
         if args.variant:
             folder = folder.with_name(f"{name}_{args.variant}")
@@ -175,7 +185,9 @@ def main():
         notes = saturation_note() if args.variant else []
         text = "\n\n".join([summary(rows, "networks"), *notes, "\n".join([HEADER, *map(line, rows)])])
         form = f" in the form {args.variant}" if args.variant else ""
-        write_report(args, "architectures" + (f"_{args.variant}" if args.variant else ""),
+        form += f" in batches of {args.batch}" if args.batch else ""
+        which = (f"_{args.variant}" if args.variant else "") + (f"_batch{args.batch}" if args.batch else "")
+        write_report(args, "architectures" + which,
                      f"Networks exported by PyTorch{form}, {args.date}", load, text)
 
 

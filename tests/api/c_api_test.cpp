@@ -1,10 +1,13 @@
 // The engine through its C functions.
 #include "heddle/c_api.h"
 
+#include <algorithm>
 #include <array>
 #include <gtest/gtest.h>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/api/dlpack_structs.h"
@@ -132,6 +135,80 @@ TEST(CApi, RunsAGraph) {
   EXPECT_EQ(values_of(output)[0], 20);
   heddle_tensor_free(input);
   heddle_tensor_free(output);
+}
+
+/// What heddle_done gets.
+struct Ended {
+  std::mutex mutex;
+  std::vector<std::vector<float>> results;
+  std::vector<std::pair<heddle_status, std::string>> failed;
+
+  static void note(heddle_status status, heddle_tensor* const* outputs, size_t count, void* user) {
+    auto* ended = static_cast<Ended*>(user);
+    const std::scoped_lock lock(ended->mutex);
+    if (status != HEDDLE_OK) ended->failed.emplace_back(status, heddle_last_error());
+    for (size_t k = 0; k < count; ++k) {
+      ended->results.push_back(values_of(outputs[k]));
+      heddle_tensor_free(outputs[k]);
+    }
+  }
+};
+
+TEST(CApi, SubmittedCallsTellOfTheirEnd) {
+  Ended ended;
+  heddle_stats stats{};
+  {
+    const Handle<heddle_engine> engine = parse(kDouble);
+    for (int k = 0; k < 20; ++k) {
+      std::vector<float> numbers(4, static_cast<float>(k));
+      const int64_t sizes[] = {2, 2};
+      heddle_tensor* input = nullptr;
+      ASSERT_EQ(heddle_tensor_empty(HEDDLE_F32, 2, sizes, &input), HEDDLE_OK);
+      std::copy(numbers.begin(), numbers.end(), static_cast<float*>(heddle_tensor_data(input)));
+      ASSERT_EQ(heddle_engine_submit(engine.get(), &input, 1, Ended::note, &ended), HEDDLE_OK);
+      heddle_tensor_free(input);
+    }
+    ASSERT_EQ(heddle_engine_submit(engine.get(), nullptr, 0, Ended::note, &ended), HEDDLE_OK);
+    EXPECT_EQ(heddle_engine_submit(nullptr, nullptr, 0, Ended::note, &ended),
+              HEDDLE_ERROR_ARGUMENT);
+    EXPECT_EQ(heddle_engine_submit(engine.get(), nullptr, 0, nullptr, &ended),
+              HEDDLE_ERROR_ARGUMENT);
+    EXPECT_EQ(heddle_engine_stats(engine.get(), nullptr), HEDDLE_ERROR_ARGUMENT);
+    EXPECT_EQ(heddle_engine_stats(engine.get(), &stats), HEDDLE_OK);
+    EXPECT_LE(stats.runs, 20u);
+  }  // waits for all
+  std::ranges::sort(ended.results);
+  ASSERT_EQ(ended.results.size(), 20u);
+  for (int k = 0; k < 20; ++k)
+    EXPECT_EQ(ended.results[static_cast<size_t>(k)],
+              std::vector<float>(4, 2 * static_cast<float>(k)));
+  ASSERT_EQ(ended.failed.size(), 1u);
+  EXPECT_EQ(ended.failed[0].first, HEDDLE_ERROR_ARGUMENT);
+  EXPECT_NE(ended.failed[0].second.find("inputs"), std::string::npos) << ended.failed[0].second;
+}
+
+TEST(CApi, StatsCountWhatWasDone) {
+  const Handle<heddle_engine> engine = parse(kDouble);
+  heddle_stats stats{};
+  ASSERT_EQ(heddle_engine_stats(engine.get(), &stats), HEDDLE_OK);
+  EXPECT_EQ(stats.runs, 0u);
+  std::vector<float> numbers{1, 2, 3, 4};
+  const int64_t sizes[] = {2, 2};
+  heddle_tensor* input = nullptr;
+  ASSERT_EQ(
+      heddle_tensor_wrap(numbers.data(), HEDDLE_F32, 2, sizes, nullptr, nullptr, nullptr, &input),
+      HEDDLE_OK);
+  for (int k = 0; k < 3; ++k) {
+    heddle_tensor* output = nullptr;
+    ASSERT_EQ(heddle_engine_run(engine.get(), &input, 1, &output, 1), HEDDLE_OK);
+    heddle_tensor_free(output);
+  }
+  ASSERT_EQ(heddle_engine_stats(engine.get(), &stats), HEDDLE_OK);
+  EXPECT_EQ(stats.runs, 3u);
+  EXPECT_EQ(stats.compiles, 1u);
+  EXPECT_EQ(stats.kernels, 1u);
+  EXPECT_GT(stats.compile_ms, 0);
+  heddle_tensor_free(input);
 }
 
 TEST(CApi, CallsEndWhenWhatTheirThreadWatchesIsRequested) {

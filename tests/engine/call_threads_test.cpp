@@ -1,6 +1,7 @@
 // Calls on threads of the engine: few threads for many calls, none lost, none that waits for ever.
 #include "engine/call_threads.h"
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <gtest/gtest.h>
@@ -86,6 +87,33 @@ TEST(CallThreads, DroppedFuturesNeitherBlockNorCancel) {
     go.count_down();  // not reached where a future waits when it is dropped
   }
   EXPECT_EQ(ran, 10);
+}
+
+TEST(CallThreads, WhoIsToldNeedNotWait) {
+  std::vector<float> values;
+  std::string failed;
+  std::mutex mutex;
+  {
+    hd::Engine engine([](const hd::Tensor& x) { return x + 1; });
+    for (int k = 0; k < 50; ++k)
+      engine.submit({number(k)}, [&](std::future<Tensors> call) {
+        const Tensors results = call.get();
+        const std::scoped_lock lock(mutex);
+        values.push_back(value_of(results[0]));
+      });
+    engine.submit({number(1), number(2)}, [&](std::future<Tensors> call) {
+      try {
+        call.get();
+      } catch (const hd::ArgumentError& error) {
+        failed = error.what();
+      }
+    });
+  }  // waits for all
+  std::ranges::sort(values);
+  ASSERT_EQ(values.size(), 50u);
+  for (int k = 0; k < 50; ++k)
+    EXPECT_EQ(values[static_cast<std::size_t>(k)], static_cast<float>(k + 1));
+  EXPECT_NE(failed, "");
 }
 
 TEST(CallThreads, AnEngineTakesManyCallsAtOnce) {

@@ -130,6 +130,14 @@ HEDDLE_C_API heddle_status heddle_engine_run_into(heddle_engine* engine,
                                                   heddle_tensor* const* inputs, size_t input_count,
                                                   heddle_tensor* const* outputs,
                                                   size_t output_count);
+/* Gets the handles of the results, which it frees, in an array that lasts as long as the call; or, where `status` says so, why the call failed
+ * (heddle_last_error()). */
+typedef void (*heddle_done)(heddle_status status, heddle_tensor* const* outputs,
+                            size_t output_count, void* user);
+/* Runs on a thread of the engine, which calls `done` in the end; there are as many as processors. Inputs may be freed at once.
+ * heddle_engine_free() waits for calls that were submitted. */
+HEDDLE_C_API heddle_status heddle_engine_submit(heddle_engine* engine, heddle_tensor* const* inputs,
+                                                size_t input_count, heddle_done done, void* user);
 /* What ends calls early: those of a thread that watches it end with HEDDLE_ERROR_CANCELLED once it is requested. heddle/stop.h says where
  * they do, and what holds then. */
 HEDDLE_C_API heddle_status heddle_stop_create(heddle_stop** stop);
@@ -145,6 +153,22 @@ HEDDLE_C_API heddle_status heddle_engine_prepare(heddle_engine* engine,
 /* New elements for a parameter, of the same type; calls may run meanwhile. */
 HEDDLE_C_API heddle_status heddle_engine_update_parameter(heddle_engine* engine, const char* name,
                                                           const heddle_tensor* value);
+
+/* What an engine did so far. */
+typedef struct heddle_stats {
+  uint64_t traces;           /* how often the callable was called */
+  uint64_t compiles;         /* graphs compiled */
+  uint64_t found_plans;      /* of these, ones whose plan was on disk */
+  uint64_t binds;            /* plans bound to new sizes */
+  uint64_t runs;             /* calls */
+  uint64_t kernels;          /* distinct compiled functions in use */
+  uint64_t kernels_compiled; /* that neither memory nor disk had */
+  uint64_t disk_hits;        /* kernels found on disk */
+  double load_ms;            /* reading and checking a model file */
+  double compile_ms;         /* tracing to what can run, in total */
+  uint64_t arena_peak_bytes; /* of one call */
+} heddle_stats;
+HEDDLE_C_API heddle_status heddle_engine_stats(const heddle_engine* engine, heddle_stats* stats);
 
 /* Bytes that the process holds for all its engines and tensors. */
 typedef struct heddle_memory_pool {

@@ -411,6 +411,10 @@ class HEDDLE_API Engine {
   /// calls beyond these wait in the order in which they came. A call may submit others and wait for them. The future may be
   /// dropped: the call is run all the same, and the engine's destructor waits for it.
   std::future<std::vector<Tensor>> submit(std::vector<Tensor> inputs);
+  /// The same; `done` gets the future when the call has ended, on that thread, so that nobody waits for it: get() gives the outputs or
+  /// throws what run() would. It must not throw, and what it does keeps the thread from other calls.
+  void submit(std::vector<Tensor> inputs,
+              std::function<void(std::future<std::vector<Tensor>>)> done);
 
   /// Runs on `inputs` one step after another and tells what happens to the engine's memory: what the plan
   /// lists as `events`. Bytes are overwritten when they are given back, so that a step that reads them
