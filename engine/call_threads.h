@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -24,8 +25,8 @@ class CallThreads {
   using Done = std::function<void(std::future<Results>)>;
 
   /// @param most  threads; at least 1
-  explicit CallThreads(std::size_t most) : most_(most) {}
-  /// Waits for the end of all calls.
+  explicit CallThreads(std::size_t most);
+  /// Waits for the end of all calls but one whose end this thread tells of.
   ~CallThreads();
   CallThreads(const CallThreads&) = delete;
   CallThreads& operator=(const CallThreads&) = delete;
@@ -36,20 +37,12 @@ class CallThreads {
   void submit(Call call, Done done);
 
  private:
-  struct Queued {
-    Call call;
-    Done done;  ///< null: nobody is told
-  };
-  void queue(Queued queued);
-  void work();
+  struct State;
+  void queue(Call call, Done done);
 
   const std::size_t most_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Queued> queue_;          ///< under `mutex_`
-  std::size_t waiting_ = 0;           ///< threads without a call; under `mutex_`
-  bool stop_ = false;                 ///< under `mutex_`
-  std::vector<std::thread> threads_;  ///< under `mutex_` until the destructor
+  const std::shared_ptr<State> state_;
+  std::vector<std::thread> threads_;  ///< under the state's mutex until the destructor
 };
 
 }  // namespace heddle::engine

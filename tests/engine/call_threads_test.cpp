@@ -6,6 +6,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <latch>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -114,6 +115,22 @@ TEST(CallThreads, WhoIsToldNeedNotWait) {
   for (int k = 0; k < 50; ++k)
     EXPECT_EQ(values[static_cast<std::size_t>(k)], static_cast<float>(k + 1));
   EXPECT_NE(failed, "");
+}
+
+TEST(CallThreads, TheLastWhoHoldsTheEngineMayBeToldOfACall) {
+  for (int round = 0; round < 20; ++round) {
+    auto engine = std::make_shared<hd::Engine>([](const hd::Tensor& x) { return x + 1; });
+    std::promise<float> got;
+    hd::Engine& used = *engine;
+    std::latch released(1);
+    used.submit({number(round)}, [&, held = engine](std::future<Tensors> call) {
+      released.wait();
+      got.set_value(value_of(call.get()[0]));
+    });
+    engine.reset();
+    released.count_down();
+    EXPECT_EQ(got.get_future().get(), static_cast<float>(round + 1));
+  }
 }
 
 TEST(CallThreads, AnEngineTakesManyCallsAtOnce) {
