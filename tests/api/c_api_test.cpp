@@ -206,7 +206,7 @@ TEST(CApi, StatsCountWhatWasDone) {
   ASSERT_EQ(heddle_engine_stats(engine.get(), &stats), HEDDLE_OK);
   EXPECT_EQ(stats.runs, 3u);
   EXPECT_EQ(stats.compiles, 1u);
-  EXPECT_EQ(stats.kernels, 1u);
+  EXPECT_LE(stats.kernels, 1u) << "none in a build that compiles nothing for the CPU";
   EXPECT_GT(stats.compile_ms, 0);
   heddle_tensor_free(input);
 }
