@@ -1,6 +1,7 @@
 #include "jit/lower/share_numbers.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -134,9 +135,10 @@ std::shared_ptr<const Nest> with_places(const Nest& nest, const Places& places,
   return result;
 }
 
-/// A kernel and its numbers.
+/// A kernel, the steps that call it, and its numbers.
 struct Member {
   std::size_t kernel;
+  std::vector<std::size_t> steps;
   std::vector<Number> numbers;
 };
 
@@ -170,12 +172,10 @@ class Alike {
     if (places.empty() || given_numbers.size() > kMostNumbers) return;
     const auto nest = with_places(first, places, given_numbers.size());
     for (std::size_t m = 0; m < members_.size(); ++m) {
-      const std::size_t kernel = members_[m].kernel;
-      program.kernels[kernel].nest = nest;
-      for (std::size_t step = 0; step < program.record.steps.size(); ++step)
-        if (program.record.steps[step].kernel == kernel)
-          for (const auto& numbers : given_numbers)
-            program.launches[step].sizes.emplace_back(numbers[m]);
+      program.kernels[members_[m].kernel].nest = nest;
+      for (const std::size_t step : members_[m].steps)
+        for (const auto& numbers : given_numbers)
+          program.launches[step].sizes.emplace_back(numbers[m]);
     }
   }
 
@@ -203,17 +203,33 @@ class Alike {
 }  // namespace
 
 void share_numbers(Program& program) {
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<Member>> alike;
+  std::vector<std::vector<std::size_t>> steps(program.kernels.size());
+  for (std::size_t k = 0; k < program.record.steps.size(); ++k)
+    steps[program.record.steps[k].kernel].push_back(k);
+  // Keys take as long as a text of the nest: only of those that have as much of everything as another.
+  using Counts = std::array<std::size_t, 4>;
+  std::map<Counts, std::vector<Member>> candidates;
   for (std::size_t k = 0; k < program.kernels.size(); ++k) {
     const Nest* nest = program.kernels[k].nest.get();
     if (nest == nullptr || nest->attention) continue;
     std::vector<Number> numbers = numbers_of(*nest);
     if (numbers.empty()) continue;
-    const base::Hash128 key = key_without(*nest, numbers);
-    alike[{key.high, key.low}].push_back({k, std::move(numbers)});
+    const Counts counts{nest->buffers.size(), nest->size_count, nest->body.size(), numbers.size()};
+    candidates[counts].push_back({k, std::move(steps[k]), std::move(numbers)});
   }
-  for (auto& [key, members] : alike)
-    if (members.size() > 1) Alike(std::move(members)).share(program);
+  for (auto& [counts, members] : candidates) {
+    if (members.size() < 2) continue;
+    std::map<const Nest*, base::Hash128> keys;
+    std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<Member>> alike;
+    for (Member& member : members) {
+      const Nest* nest = program.kernels[member.kernel].nest.get();
+      const auto [known, is_new] = keys.try_emplace(nest);
+      if (is_new) known->second = key_without(*nest, member.numbers);
+      alike[{known->second.high, known->second.low}].push_back(std::move(member));
+    }
+    for (auto& [key, same] : alike)
+      if (same.size() > 1) Alike(std::move(same)).share(program);
+  }
 }
 
 }  // namespace heddle::jit

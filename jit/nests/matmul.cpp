@@ -178,13 +178,6 @@ class MatmulNest {
     return !is_plain || bits_ != 0 || (group_ != 1 && ctx_.options().amx);
   }
 
-  bool is_small_right() const {
-    constexpr std::int64_t kSmallBytes = std::int64_t{64} << 10;
-    const SymExpr bytes = depth_ * out_.back() * bytes_of(1);
-    return ctx_.options().target == LowerOptions::Target::Cpu && bytes.is_constant() &&
-           bytes.constant() <= kSmallBytes;
-  }
-
   /// Bytes of an element of operand k.
   std::int64_t bytes_of(std::size_t k) const {
     return static_cast<std::int64_t>(size_of(ctx_.node().input(k).meta().dtype));
@@ -199,8 +192,8 @@ class MatmulNest {
   }
 
   RowBlocks row_blocks(const SymExpr& row_tiles) {
-    // Of a small matrix all columns are multiplied by a tile of rows, whose results lie side by side then.
-    if (!panels_) return is_small_right() ? RowBlocks{row_tiles, 1} : RowBlocks{1, row_tiles};
+    if (!panels_)
+      return given_row_blocks(ctx_.options(), row_tiles, depth_ * out_.back() * bytes_of(1));
     return row_blocks_of(b_, row_tiles, depth_ * (tile_rows_ * bytes_of(0)),
                          base::product(ctx_.operand_sizes(1)) * bytes_of(1));
   }

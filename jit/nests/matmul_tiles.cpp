@@ -89,6 +89,14 @@ RowBlocks row_blocks_of(const NestBuilder& b, const SymExpr& row_tiles, const Sy
   return {count, tiles, !b.simplify(count * tiles - row_tiles).is_constant(0)};
 }
 
+RowBlocks given_row_blocks(const LowerOptions& options, const SymExpr& row_tiles,
+                           const SymExpr& right_bytes) {
+  constexpr std::int64_t kSmallBytes = std::int64_t{64} << 10;
+  const bool is_small = options.target == LowerOptions::Target::Cpu && right_bytes.is_constant() &&
+                        right_bytes.constant() <= kSmallBytes;
+  return is_small ? RowBlocks{row_tiles, 1} : RowBlocks{1, row_tiles};
+}
+
 bool pays_to_copy(const LowerOptions& options, const GivenOperand& right, const SymExpr& rows) {
   constexpr std::int64_t kNarrowBytes = 16;
   if (options.target != LowerOptions::Target::Cpu || options.vector_bytes <= kNarrowBytes)

@@ -34,6 +34,11 @@ struct RowBlocks {
 RowBlocks row_blocks_of(const NestBuilder& b, const SymExpr& row_tiles, const SymExpr& tile_bytes,
                         const SymExpr& panel_bytes);
 
+/// The same of a right operand of so many bytes that has no panels: of a small one all columns are multiplied by a tile of rows, whose
+/// results lie side by side then, and what follows need not wait for all rows.
+RowBlocks given_row_blocks(const LowerOptions& options, const SymExpr& row_tiles,
+                           const SymExpr& right_bytes);
+
 /// A right operand that lies in memory as it is given.
 struct GivenOperand {
   std::int64_t element_bytes;

@@ -46,6 +46,14 @@ Handle<heddle_engine> parse(const char* text) {
   return Handle<heddle_engine>(engine);
 }
 
+/// Four numbers as 2 x 2.
+void wrap_rows(std::vector<float>& values, heddle_tensor** tensor) {
+  const int64_t sizes[] = {2, 2};
+  ASSERT_EQ(
+      heddle_tensor_wrap(values.data(), HEDDLE_F32, 2, sizes, nullptr, nullptr, nullptr, tensor),
+      HEDDLE_OK);
+}
+
 constexpr const char* kDouble = R"(graph @main(%x: f32[s0, 2] "rows") {
   %y = add(%x, %x)
   return %y
@@ -61,11 +69,8 @@ TEST(CApi, DonatedInputsHoldOutputs) {
   ASSERT_EQ(heddle_engine_parse_ir(kDouble, &options, &made), HEDDLE_OK);
   const Handle<heddle_engine> engine(made);
   std::vector<float> numbers{1, 2, 3, 4};
-  const int64_t sizes[] = {2, 2};
   heddle_tensor* raw = nullptr;
-  ASSERT_EQ(
-      heddle_tensor_wrap(numbers.data(), HEDDLE_F32, 2, sizes, nullptr, nullptr, nullptr, &raw),
-      HEDDLE_OK);
+  wrap_rows(numbers, &raw);
   const Handle<heddle_tensor> x(raw);
   EXPECT_EQ(heddle_engine_run_into(engine.get(), &raw, 1, &raw, 1), HEDDLE_OK)
       << heddle_last_error();
@@ -87,10 +92,8 @@ TEST(CApi, CachesAreAppendedTo) {
             HEDDLE_OK);
   const Handle<heddle_engine> engine(made);
   std::vector<float> numbers{1, 2, 3, 4};
-  const int64_t sizes[] = {2, 2};
   heddle_tensor* x = nullptr;
-  ASSERT_EQ(heddle_tensor_wrap(numbers.data(), HEDDLE_F32, 2, sizes, nullptr, nullptr, nullptr, &x),
-            HEDDLE_OK);
+  wrap_rows(numbers, &x);
   const Handle<heddle_tensor> kept(x);
   heddle_tensor* first = nullptr;
   heddle_tensor* const both[] = {x, x};
@@ -118,11 +121,8 @@ TEST(CApi, CachesAreAppendedTo) {
 TEST(CApi, RunsAGraph) {
   const Handle<heddle_engine> engine = parse(kDouble);
   std::vector<float> numbers{1, 2, 3, 4};
-  const int64_t sizes[] = {2, 2};
   heddle_tensor* input = nullptr;
-  ASSERT_EQ(
-      heddle_tensor_wrap(numbers.data(), HEDDLE_F32, 2, sizes, nullptr, nullptr, nullptr, &input),
-      HEDDLE_OK);
+  wrap_rows(numbers, &input);
   heddle_tensor* output = nullptr;
   ASSERT_EQ(heddle_engine_run(engine.get(), &input, 1, &output, 1), HEDDLE_OK)
       << heddle_last_error();
@@ -193,11 +193,8 @@ TEST(CApi, StatsCountWhatWasDone) {
   ASSERT_EQ(heddle_engine_stats(engine.get(), &stats), HEDDLE_OK);
   EXPECT_EQ(stats.runs, 0u);
   std::vector<float> numbers{1, 2, 3, 4};
-  const int64_t sizes[] = {2, 2};
   heddle_tensor* input = nullptr;
-  ASSERT_EQ(
-      heddle_tensor_wrap(numbers.data(), HEDDLE_F32, 2, sizes, nullptr, nullptr, nullptr, &input),
-      HEDDLE_OK);
+  wrap_rows(numbers, &input);
   for (int k = 0; k < 3; ++k) {
     heddle_tensor* output = nullptr;
     ASSERT_EQ(heddle_engine_run(engine.get(), &input, 1, &output, 1), HEDDLE_OK);
@@ -214,11 +211,8 @@ TEST(CApi, StatsCountWhatWasDone) {
 TEST(CApi, CallsEndWhenWhatTheirThreadWatchesIsRequested) {
   const Handle<heddle_engine> engine = parse(kDouble);
   std::vector<float> numbers{1, 2, 3, 4};
-  const int64_t sizes[] = {2, 2};
   heddle_tensor* input = nullptr;
-  ASSERT_EQ(
-      heddle_tensor_wrap(numbers.data(), HEDDLE_F32, 2, sizes, nullptr, nullptr, nullptr, &input),
-      HEDDLE_OK);
+  wrap_rows(numbers, &input);
   heddle_tensor* output = nullptr;
   heddle_stop* stop = nullptr;
   EXPECT_EQ(heddle_stop_create(nullptr), HEDDLE_ERROR_ARGUMENT);

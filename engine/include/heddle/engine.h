@@ -412,7 +412,8 @@ class HEDDLE_API Engine {
   /// dropped: the call is run all the same, and the engine's destructor waits for it.
   std::future<std::vector<Tensor>> submit(std::vector<Tensor> inputs);
   /// The same; `done` gets the future when the call has ended, on that thread, so that nobody waits for it: get() gives the outputs or
-  /// throws what run() would. It must not throw, and what it does keeps the thread from other calls.
+  /// throws what run() would. It must not throw, and what it does keeps the thread from other calls. It may let go of the engine: the
+  /// destructor then waits for all calls but this one.
   void submit(std::vector<Tensor> inputs,
               std::function<void(std::future<std::vector<Tensor>>)> done);
 

@@ -151,7 +151,7 @@ void NestEmitter::operator()(const ConstStmt& s) {
 void NestEmitter::operator()(const GivenStmt& s) {
   dtypes_[s.result] = s.dtype;
   const auto known = std::ranges::find_if(given_, [&](const auto& given) {
-    return given.parameter == s.parameter && given.dtype == s.dtype;
+    return given.parameter == s.parameter && given.dtype == s.dtype && given.range == s.range;
   });
   if (known != given_.end()) return define(s.result, known->value);
   const llvm::IRBuilderBase::InsertPointGuard guard(b_);
