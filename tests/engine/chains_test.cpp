@@ -131,18 +131,6 @@ TEST_F(Chains, OfConvolutionsOfALargeImage) {
       900000);
 }
 
-/// All columns of a tile of rows are there before the next rows.
-TEST_F(Chains, OfProductsByASmallMatrix) {
-  expect_same_in_pieces(
-      "graph @main(%x: f32[20000, 16], %w: f32[16, 96]) {\n"
-      "  %a = matmul(%x, %w)\n"
-      "  %b = softmax(%a) {axis = -1}\n"
-      "  %y = neg(%b)\n"
-      "  return %y\n"
-      "}\n",
-      200000, false);
-}
-
 TEST(BestChains, KeepTheMostTogether) {
   using Choice = std::vector<std::size_t>;
   EXPECT_EQ(best_chains({}), Choice{});
