@@ -62,8 +62,10 @@ void collect_launches(const BoundSteps& plan, std::vector<Wanted>& wanted) {
   }
 }
 
-void collect_calls(const BoundSteps& plan, std::vector<WantedCall>& wanted) {
-  const base::ExprTable::Values values = plan.unit->values(plan.sizes);
+/// @param sizes  of all entries of a batch, where the plan is for some of them
+void collect_calls(const BoundSteps& plan, const base::SymbolValues& sizes,
+                   std::vector<WantedCall>& wanted) {
+  const base::ExprTable::Values values = plan.unit->values(sizes);
   for (std::size_t k = 0; k < plan.library.size(); ++k) {
     const jit::LibraryChoice* choice =
         plan.library[k] == nullptr ? nullptr : plan.library[k]->choice();
@@ -77,10 +79,11 @@ void collect_calls(const BoundSteps& plan, std::vector<WantedCall>& wanted) {
 
 void collect(const BoundSteps& plan, Unmeasured& wanted) {
   collect_launches(plan, wanted.launches);
-  collect_calls(plan, wanted.calls);
+  collect_calls(plan, plan.sizes, wanted.calls);
   for (const auto& region : plan.regions)
     if (region != nullptr)
       for (const auto& nested : region->plans) collect(*nested, wanted);
+  for (const auto& batch : plan.batches) collect_calls(*batch->steps, plan.sizes, wanted.calls);
 }
 
 /// @return whether it had to be measured.

@@ -38,6 +38,7 @@ struct AddressSource {
 };
 
 struct BoundRegion;
+struct BoundBatch;
 
 /// A step on a CUDA device with sizes put in.
 struct CudaLaunch {
@@ -76,6 +77,7 @@ struct BoundSteps {
   std::vector<std::unique_ptr<jit::BoundLibraryCall>> library;  ///< by step, null for kernels
   std::vector<std::unique_ptr<jit::BoundCustomCall>> custom;    ///< by step, null for others
   std::vector<std::unique_ptr<BoundRegion>> regions;            ///< by step, null for others
+  std::vector<std::unique_ptr<BoundBatch>> batches;             ///< in order (engine/batch_runs.h)
   std::vector<scheduler::BoundStep> steps;
   std::vector<scheduler::BoundStage> stages;
   std::vector<CudaLaunch> cuda;                                       ///< by step; empty on the CPU
@@ -110,6 +112,24 @@ struct BoundSteps {
   std::int64_t arena_bytes() const { return memory.peak_bytes - arena_begins.back(); }
   /// Of memory that the plan itself takes, about.
   std::int64_t held_bytes() const;
+};
+
+/// Steps that are run again and again, each time for some entries of a batch. In the plan around them they are one stage, and the first
+/// of them runs all.
+struct BoundBatch {
+  std::uint32_t first = 0;  ///< in the plan around
+  std::int64_t times = 0;   ///< at least 2
+  std::unique_ptr<BoundSteps>
+      steps;  ///< with the sizes of one time; their addresses are those of the plan around, moved
+  /// How far an address is from the first one of the plan around.
+  struct Move {
+    std::int64_t time_bytes = 0;    ///< each time
+    std::int64_t worker_bytes = 0;  ///< for each worker
+  };
+  std::vector<Move> moves;  ///< by entry of that plan's table, from that of the first step on
+  int workers = 1;          ///< that have times of their own; one: all share each time
+  std::vector<scheduler::BoundStage>
+      alone;  ///< the stages as one worker runs them, maybe in pieces
 };
 
 /// A step that runs nested plans.

@@ -33,9 +33,9 @@ NestedClock* NestedClock::current() { return told; }
 
 NestedClock* NestedClock::set_current(NestedClock* clock) { return std::exchange(told, clock); }
 
-std::int32_t NestedClock::run(const Frame& frame, scheduler::Executor& executor) {
+std::int32_t NestedClock::run(const BoundSteps& plan, std::span<const scheduler::BoundStep> steps,
+                              scheduler::Executor& executor) {
   using Clock = std::chrono::steady_clock;
-  const BoundSteps& plan = frame.plan();
   for (std::size_t k = 0; k < plan.steps.size(); ++k) {
     Entry& entry = entries_[{plan.unit, plan.first_step + static_cast<ir::StepId>(k)}];
     if (plan.regions[k] != nullptr && entry.inside == nullptr)
@@ -43,7 +43,7 @@ std::int32_t NestedClock::run(const Frame& frame, scheduler::Executor& executor)
     NestedClock* const around = set_current(entry.inside.get());
     const scheduler::BoundStage alone{static_cast<std::uint32_t>(k), 1};
     const auto start = Clock::now();
-    const std::int32_t status = executor.run(frame.steps(), {&alone, 1});
+    const std::int32_t status = executor.run(steps, {&alone, 1});
     entry.microseconds += std::chrono::duration<double, std::micro>(Clock::now() - start).count();
     set_current(around);
     ++entry.runs;

@@ -17,7 +17,8 @@ class NestedClock {
  public:
   bool empty() const { return entries_.empty(); }
   /// Runs the steps of a phase of such a plan one by one. @return as RegionMachine::run().
-  std::int32_t run(const Frame& frame, scheduler::Executor& executor);
+  std::int32_t run(const BoundSteps& plan, std::span<const scheduler::BoundStep> steps,
+                   scheduler::Executor& executor);
   /// Adds the times of another one, which has none then.
   void take(NestedClock& other);
   /// Of one call of so many, in the order of their plans.

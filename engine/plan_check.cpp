@@ -32,14 +32,59 @@ bool wants_check(const EngineOptions& options) {
   return text != nullptr && *text != '\0' && std::string_view(text) != "0";
 }
 
-void check_steps(const Unit& unit, const BoundSteps& plan) {
+namespace {
+
+/// The steps in the order in which they run, those that are repeated twice, for one half of the entries each, with the bytes that their
+/// buffers take: what is there once must not be overwritten in between.
+void check_repeats(const Unit& unit, const ir::ScheduleRecord& placed,
+                   std::span<const memory::Repeat> repeats, const BoundSteps& plan) {
+  const std::vector<std::uint32_t> numbers = scheduler::stage_numbers(unit.schedule());
+  ir::ScheduleRecord record = placed;
+  record.steps.clear();
+  std::vector<std::uint32_t> stage_of;
+  std::vector<memory::EntryPart> parts;
+  std::uint32_t stage = 0;
+  const auto add = [&](ir::StepId first, ir::StepId last, memory::EntryPart part) {
+    for (ir::StepId step = first; step <= last; ++step) {
+      if (step != first && numbers[step] != numbers[step - 1]) ++stage;
+      record.steps.push_back(placed.steps[step]);
+      stage_of.push_back(stage);
+      parts.push_back(part);
+    }
+    ++stage;
+  };
+  ir::StepId step = 0;
+  const auto last = static_cast<ir::StepId>(placed.steps.size());
+  for (const memory::Repeat& repeat : repeats) {
+    if (step < repeat.first_step) add(step, repeat.first_step - 1, {});
+    add(repeat.first_step, repeat.last_step, {0, 2});
+    add(repeat.first_step, repeat.last_step, {1, 2});
+    step = repeat.last_step + 1;
+  }
+  if (step < last) add(step, last - 1, {});
+  memory::check(record, stage_of, plan.sizes, plan.memory, parts);
+}
+
+/// With the bytes that buffers of repeated steps take.
+ir::ScheduleRecord as_placed(ir::ScheduleRecord record, const memory::MemoryPlan& memory) {
+  for (ir::BufferId b = 0; b < record.buffers.size(); ++b)
+    if (const auto once = memory.once_of(b); once.bytes != 0) record.buffers[b].bytes = once.bytes;
+  return record;
+}
+
+}  // namespace
+
+void check_steps(const Unit& unit, const BoundSteps& plan,
+                 std::span<const memory::Repeat> repeats) {
   const scheduler::Schedule& schedule = unit.schedule();
+  const ir::ScheduleRecord record = as_placed(schedule.record, plan.memory);
+  if (!repeats.empty()) check_repeats(unit, record, repeats, plan);
   std::vector<ir::StepRange> lifetimes;
   for (const memory::Lifetime& life : unit.planner().lifetimes())
     lifetimes.push_back({life.first_step, life.last_step});
   const ir::HappensBefore before = executed_order(unit);
   ir::check_plan({.graph = unit.program().graph,
-                  .record = schedule.record,
+                  .record = record,
                   .before = before,
                   .sizes = plan.sizes,
                   .outputs = unit.program().outputs,

@@ -88,6 +88,7 @@ class StepsDocument {
   void build(Json& document) const {
     document["kernels"] = kernels();
     document["steps"] = steps();
+    document["batches"] = batches();
     document["buffers"] = buffers();
     document["peak_bytes"] = plan_.memory.peak_bytes;
     document["lower_bound_bytes"] = plan_.memory.lower_bound_bytes;
@@ -124,6 +125,18 @@ class StepsDocument {
     return result;
   }
 
+  /// Steps that are run for some entries of a batch after others.
+  Json batches() const {
+    Json result = Json::array();
+    for (const auto& batch : plan_.batches)
+      result.push_back({{"first_step", batch->first},
+                        {"last_step", batch->first + batch->steps->steps.size() - 1},
+                        {"times", batch->times},
+                        {"entries", batch->steps->sizes.at(*record_.batch)},
+                        {"workers", batch->workers}});
+    return result;
+  }
+
   Json steps() const {
     const std::vector<std::uint32_t> stages = scheduler::stage_numbers(unit_.schedule());
     Json result = Json::array();
@@ -144,6 +157,7 @@ class StepsDocument {
       if (const std::string variant = variant_of(k); !variant.empty())
         result.back()["variant"] = variant;
       if (is_measured(k)) result.back()["measured"] = true;
+      if (step.by_entry) result.back()["by_entry"] = true;
       add_timings(k, result.back());
       if (cuda_source_of(k) != nullptr && plan_.cuda[k].parts != 1)
         result.back()["parts"] = plan_.cuda[k].parts;
@@ -161,8 +175,14 @@ class StepsDocument {
 
   /// The algorithm of a library call that has several; null for other steps.
   const jit::LibraryChoice* choice_of(std::size_t k) const {
-    const bool calls = k < plan_.library.size() && plan_.library[k] != nullptr;
-    return calls ? plan_.library[k]->choice() : nullptr;
+    for (const auto& batch : plan_.batches)
+      if (k >= batch->first && k < batch->first + batch->steps->library.size())
+        return choice_of(*batch->steps, k - batch->first);
+    return choice_of(plan_, k);
+  }
+  static const jit::LibraryChoice* choice_of(const BoundSteps& plan, std::size_t k) {
+    const bool calls = k < plan.library.size() && plan.library[k] != nullptr;
+    return calls ? plan.library[k]->choice() : nullptr;
   }
 
   /// Which of its kernel's or library call's variants the step takes; empty where there is one.
@@ -261,6 +281,8 @@ class StepsDocument {
 
   Json bytes_of(std::size_t buffer) const {
     if (unit_.phases().arena_of()[buffer] > plan_.phase) return nullptr;
+    const auto once = plan_.memory.once_of(static_cast<ir::BufferId>(buffer));
+    if (once.bytes != 0) return once.bytes;
     return number(record_.buffers[buffer].bytes);
   }
 

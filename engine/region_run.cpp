@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "engine/batch_runs.h"
 #include "engine/failure.h"
 #include "engine/late_phase.h"
 #include "engine/nested_clock.h"
@@ -24,7 +25,7 @@ class CpuMachine : public RegionMachine {
   explicit CpuMachine(Executor& executor) : executor_(executor) {}
   std::int32_t run(Frame& frame) override {
     if (NestedClock* clock = NestedClock::current()) [[unlikely]]
-      return clock->run(frame, executor_);
+      return clock->run(frame.plan(), frame.steps(), executor_);
     return executor_.run(frame.steps(), frame.stages(), frame.is_backwards());
   }
   std::int32_t bring_to_host(std::span<Bytes>) override { return 0; }
@@ -73,6 +74,11 @@ void Frame::prepare(const BoundSteps& plan, Memory memory, FrameIo* io, RegionFr
     steps_[k].buffers = table_.data() + plan.table_start[k];
     steps_[k].request = memory_.request;
     if (plan.regions[k] != nullptr) steps_[k].state = region_frame(plan, k, regions);
+  }
+  batches_.clear();
+  for (const auto& batch : plan.batches) {
+    batches_.push_back(std::make_unique<BatchFrame>(*batch));
+    steps_[batch->first].state = batches_.back().get();
   }
   put_scratch();
 }

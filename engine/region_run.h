@@ -13,6 +13,7 @@
 
 namespace heddle::engine {
 
+class BatchFrame;
 struct RegionFrame;
 class LatePhase;
 class RegionMachine;
@@ -97,6 +98,7 @@ class Frame {
   std::vector<void*> table_;
   std::vector<scheduler::BoundStep> steps_;
   RegionFrames regions_;  ///< empty in the frames that are in it
+  std::vector<std::unique_ptr<BatchFrame>> batches_;
   std::unique_ptr<FrameIo> own_io_;
   FrameIo* io_ = nullptr;
   std::unique_ptr<LatePhase> late_;

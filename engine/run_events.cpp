@@ -42,6 +42,7 @@ bool is_placed(const BoundSteps& plan, ir::BufferId buffer) {
 std::int64_t bytes_of(const BoundSteps& plan, ir::BufferId buffer) {
   const ir::PlanBuffer& planned = plan.unit->schedule().record.buffers[buffer];
   if (!planned.donated && !is_placed(plan, buffer)) return kUnknownSize;
+  if (const auto once = plan.memory.once_of(buffer); once.bytes != 0) return once.bytes;
   return planned.bytes.evaluate(plan.sizes);
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "engine/batch_choice.h"
 #include "engine/capture_traits.h"
 #include "engine/cuda_unit.h"
 #include "engine/fold.h"
@@ -105,6 +106,7 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
   make_schedule(options);
   if (cuda_ != nullptr) plan_streams(options);
   find_shared_places();
+  find_batches();
   make_recipes();
 }
 

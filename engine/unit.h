@@ -29,6 +29,7 @@
 
 namespace heddle::engine {
 
+class BatchChoice;
 class CudaRuntime;
 class CudaUnit;
 
@@ -209,21 +210,29 @@ class Unit {
                                            NestedPlans& known) const;
   void bind_launch(ir::StepId step, BoundSteps& plan) const;
   void bind_library(ir::StepId begin, ir::StepId end, const base::ExprTable::Values& values,
-                    BoundSteps& plan) const;
+                    std::int64_t times, BoundSteps& plan) const;
   void make_library_ready(const BoundSteps& plan) const;
   scheduler::BoundStep bind_step(ir::StepId step, const base::ExprTable::Values& values,
                                  BoundSteps& plan) const;
+  void bind_addresses(ir::StepId step, BoundSteps& plan) const;
+  void bind_steps(std::span<const memory::Repeat> repeats, const base::ExprTable::Values& numbers,
+                  BoundSteps& plan) const;
+  void bind_batch(const memory::Repeat& repeat, BoundSteps& plan) const;
+  void tile_alone(BoundBatch& batch) const;
+  BoundBatch::Move move_of(ir::BufferId root, const base::ExprTable::Values& once,
+                           const BoundSteps& plan) const;
   void bind_other(const StepRecipe& recipe, const base::ExprTable::Values& values, std::size_t at,
                   scheduler::BoundStep& bound, BoundSteps& plan) const;
   std::shared_ptr<const BoundSteps> bind_nested(const base::SymbolValues& sizes, int threads,
                                                 NestedPlans& known) const;
   void bind_phase(BoundSteps& plan, NestedPlans& known) const;
   std::optional<Error::Parts> refused(const BoundSteps& plan) const;
-  void bind_memory(BoundSteps& plan) const;
+  void bind_memory(std::span<const memory::Repeat> repeats, BoundSteps& plan) const;
   void bind_address(const AddressSource& source, BoundSteps& plan) const;
   void bind_query(BoundSteps& plan) const;
   void bind_releases(BoundSteps& plan) const;
   void find_shared_places();
+  void find_batches();
 
   jit::Program program_;
   /// By buffer: parameters, constants, folded results. On CUDA gone when they are on the device.
@@ -240,6 +249,8 @@ class Unit {
   scheduler::Schedule schedule_;
   Phases phases_;
   std::unique_ptr<memory::Planner> planner_;
+  std::unique_ptr<BatchChoice>
+      batch_choice_;  ///< null: no steps are run for some entries after others
   std::vector<ir::SharedPlace> shared_places_;
   std::vector<jit::CpuKernelPtr> kernels_;  ///< by PlanStep::kernel; null for library calls
   mutable jit::FixedFacts fixed_facts_;     ///< of `fixed_`

@@ -3,6 +3,9 @@
 #include <atomic>
 #include <set>
 
+#include "base/check.h"
+#include "engine/batch_choice.h"
+#include "engine/batch_runs.h"
 #include "engine/chains.h"
 #include "engine/cuda_unit.h"
 #include "engine/custom_step.h"
@@ -36,6 +39,10 @@ std::size_t own_bytes(const BoundSteps& plan, std::vector<const BoundSteps*>& fo
   for (const auto& region : plan.regions)
     if (region != nullptr)
       for (const auto& nested : region->plans) found.push_back(nested.get());
+  for (const auto& batch : plan.batches) {
+    bytes += of(batch->moves);
+    found.push_back(batch->steps.get());
+  }
   return bytes;
 }
 
@@ -104,6 +111,30 @@ std::int64_t argument_bytes(const jit::Program& program, std::uint32_t position,
     if (buffer.role == PlanBuffer::Role::Input && buffer.position == position)
       return buffer.bytes.evaluate(sizes);
   return 0;
+}
+
+}  // namespace
+
+namespace {
+
+/// The stages of steps [begin, end); those of steps that are repeated are one.
+void add_stages(std::span<const scheduler::Stage> stages, ir::StepId begin, ir::StepId end,
+                BoundSteps& plan) {
+  const auto batch_of = [&](std::uint32_t step) -> const BoundBatch* {
+    for (const auto& batch : plan.batches)
+      if (step >= batch->first && step < batch->first + batch->steps->steps.size())
+        return batch.get();
+    return nullptr;
+  };
+  for (const scheduler::Stage& stage : stages) {
+    if (stage.empty() || stage.front() < begin || stage.front() >= end) continue;
+    const std::uint32_t first = stage.front() - begin;
+    const BoundBatch* batch = batch_of(first);
+    if (batch == nullptr)
+      plan.stages.push_back({first, static_cast<std::uint32_t>(stage.size())});
+    else if (batch->first == first)
+      plan.stages.push_back({first, static_cast<std::uint32_t>(batch->steps->steps.size())});
+  }
 }
 
 }  // namespace
@@ -306,10 +337,13 @@ scheduler::BoundStep Unit::bind_step(ir::StepId step, const base::ExprTable::Val
   }
   if (bound.extent > 0) bound.work = estimated_work(values, recipe.work, bound.extent);
   bound.sizes = numbers.data();
-  plan.table_start.push_back(static_cast<std::uint32_t>(plan.table.size()));
-  for (std::uint32_t k = recipe.first_address; k < next.first_address; ++k)
-    bind_address(source_of(addresses_[k], plan), plan);
   return bound;
+}
+
+void Unit::bind_addresses(ir::StepId step, BoundSteps& plan) const {
+  plan.table_start.push_back(static_cast<std::uint32_t>(plan.table.size()));
+  for (std::uint32_t k = recipes_[step].first_address; k < recipes_[step + 1].first_address; ++k)
+    bind_address(source_of(addresses_[k], plan), plan);
 }
 
 /// A step that is no nest on the CPU.
@@ -342,8 +376,8 @@ void Unit::bind_other(const StepRecipe& recipe, const base::ExprTable::Values& v
 }
 
 /// The arena of the phase, after those of the phases before it.
-void Unit::bind_memory(BoundSteps& plan) const {
-  memory::MemoryPlan own = planner_->bind(plan.sizes, plan.phase);
+void Unit::bind_memory(std::span<const memory::Repeat> repeats, BoundSteps& plan) const {
+  memory::MemoryPlan own = planner_->bind(plan.sizes, plan.phase, repeats);
   const std::int64_t begin = memory::aligned(plan.memory.peak_bytes);
   plan.arena_begins.push_back(begin);
   plan.memory.peak_bytes = begin + own.peak_bytes;
@@ -351,6 +385,7 @@ void Unit::bind_memory(BoundSteps& plan) const {
   plan.memory.offsets.resize(own.offsets.size(), memory::kNotInArena);
   for (std::size_t b = 0; b < own.offsets.size(); ++b)
     if (own.offsets[b] != memory::kNotInArena) plan.memory.offsets[b] = begin + own.offsets[b];
+  plan.memory.once = std::move(own.once);
 }
 
 /// What the step that begins the next phase reads, where it is told by now.
@@ -388,9 +423,9 @@ std::optional<Error::Parts> Unit::refused(const BoundSteps& plan) const {
   return std::nullopt;
 }
 
-/// Makes the library calls of steps [begin, end), each by itself: a library may take milliseconds for one.
+/// Makes the library calls of steps [begin, end), which are run so many times, each by itself: a library may take milliseconds for one.
 void Unit::bind_library(ir::StepId begin, ir::StepId end, const base::ExprTable::Values& values,
-                        BoundSteps& plan) const {
+                        std::int64_t times, BoundSteps& plan) const {
   std::vector<ir::StepId> calls;
   for (ir::StepId step = begin; step < end; ++step)
     if (program_.kernels[schedule_.record.steps[step].kernel].library != nullptr)
@@ -400,11 +435,12 @@ void Unit::bind_library(ir::StepId begin, ir::StepId end, const base::ExprTable:
       [&](std::size_t k) {
         const ir::StepId step = calls[k];
         const jit::ProgramKernel& kernel = program_.kernels[schedule_.record.steps[step].kernel];
-        plan.library[step - begin] =
+        plan.library[step - plan.first_step] =
             jit::bind_library_call(*kernel.library, library_operands(step, values), plan.threads,
                                    {.verdicts = verdicts_,
                                     .constants = constants_,
                                     .facts = &fixed_facts_,
+                                    .times = times,
                                     .bytes = fixed_bytes_});
       },
       true);
@@ -431,6 +467,27 @@ void Unit::make_library_ready(const BoundSteps& plan) const {
         plan.library[step]->make_ready(use.whole, use.in_parts);
       },
       true);
+}
+
+/// Steps of each Repeat, of which the first one runs them all, and those between.
+void Unit::bind_steps(std::span<const memory::Repeat> repeats,
+                      const base::ExprTable::Values& numbers, BoundSteps& plan) const {
+  ir::StepId step = plan.first_step;
+  const auto bind_until = [&](ir::StepId end) {
+    bind_library(step, end, numbers, 1, plan);
+    for (; step < end; ++step) {
+      plan.steps.push_back(bind_step(step, numbers, plan));
+      bind_addresses(step, plan);
+    }
+  };
+  for (const memory::Repeat& repeat : repeats) {
+    bind_until(repeat.first_step);
+    bind_batch(repeat, plan);
+    step = repeat.last_step + 1;
+  }
+  bind_until(phases_.begin(plan.phase + 1));
+  for (const scheduler::BoundStep& bound : plan.steps)
+    plan.scratch_bytes = std::max(plan.scratch_bytes, bound.scratch_bytes);
 }
 
 /// Nested plans, and the custom ops and launches of a device first: their arenas and workspaces are buffers of this one.
@@ -465,26 +522,25 @@ void Unit::bind_phase(BoundSteps& plan, NestedPlans& known) const {
     plan.regions[step - begin] = bind_region(*call, kernel, plan.sizes, plan.threads, known);
     plan.sizes[call->workspace] = plan.regions[step - begin]->workspace_bytes;
   }
-  bind_memory(plan);
-  if (check_plans_ && phases_.is_last(plan.phase)) check_steps(*this, plan);
   const base::ExprTable::Values numbers = values(plan.sizes);
-  bind_library(begin, end, numbers, plan);
+  const std::vector<memory::Repeat> repeats =
+      batch_choice_ == nullptr
+          ? std::vector<memory::Repeat>()
+          : batch_choice_->repeats(plan, [&](BufferId b) { return buffer_bytes(b, numbers); });
+  bind_memory(repeats, plan);
+  if (check_plans_ && phases_.is_last(plan.phase)) check_steps(*this, plan, repeats);
   plan.steps.reserve(count);
   plan.table_start.reserve(count);
   plan.table.reserve(recipes_[end].first_address - recipes_[begin].first_address);
-  for (ir::StepId step = begin; step < end; ++step) {
-    plan.steps.push_back(bind_step(step, numbers, plan));
-    plan.scratch_bytes = std::max(plan.scratch_bytes, plan.steps.back().scratch_bytes);
-  }
+  bind_steps(repeats, numbers, plan);
   bind_query(plan);
-  for (const scheduler::Stage& stage : schedule_.stages)
-    if (!stage.empty() && stage.front() >= begin && stage.front() < end)
-      plan.stages.push_back({stage.front() - begin, static_cast<std::uint32_t>(stage.size())});
+  add_stages(schedule_.stages, begin, end, plan);
   bind_releases(plan);
   if (cuda_ == nullptr && plan.releases.empty() && cache_bytes_ != 0) {
     tile_chains(plan, cache_bytes_);
     if (check_plans_) check_chains(plan);
   }
+  if (check_plans_) check_batches(plan);
   make_library_ready(plan);
 }
 

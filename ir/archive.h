@@ -50,12 +50,12 @@ void fields(auto& archive, Like<PlanEdge> auto& edge) {
   archive(from, weak);
 }
 void fields(auto& archive, Like<PlanStep> auto& step) {
-  auto& [kernel, reads, writes, may_reuse, edges, stream, work] = step;
-  archive(kernel, reads, writes, may_reuse, edges, stream, work);
+  auto& [kernel, reads, writes, may_reuse, edges, stream, work, by_entry] = step;
+  archive(kernel, reads, writes, may_reuse, edges, stream, work, by_entry);
 }
 void fields(auto& archive, Like<ScheduleRecord> auto& record) {
-  auto& [buffers, kernels, steps] = record;
-  archive(buffers, kernels, steps);
+  auto& [buffers, kernels, steps, batch] = record;
+  archive(buffers, kernels, steps, batch);
 }
 
 /// All that a graph tells, names and locations too, for keys.

@@ -168,6 +168,16 @@ AttrSpec in_place_attr();
 bool overwrites(const Node& node, std::size_t operand);
 bool overwrites_any(const Node& node);
 
+/// Dimensions along which a call treats its operands apart, of an op that is neither a view nor elements nor a reduction: all but the
+/// inner ones, which are the last. What comes before them lies side by side from the last dimension on, and element n of the results
+/// along such a dimension follows from elements n of the operands that have it, as of the matrices of a batch, or rows of a product.
+struct Apart {
+  static constexpr int kAllButFirst = -1;
+  static constexpr int kWhole = -2;  ///< the operand is read as a whole for each
+  int result = 0;                    ///< inner dimensions of each result
+  std::vector<int> operands;         ///< and of the operands; those beyond are read as a whole
+};
+
 struct OpDef {
   std::string_view name;
   /// Gives elements of its operands as they are, or converts them: operands may be 8-bit floats, which have no arithmetic.
@@ -187,6 +197,7 @@ struct OpDef {
   const CustomOp* custom = nullptr;  ///< not null: registered by the user (ir/custom_op.h)
   ReorderFn reorder = nullptr;       ///< null: the order of dimensions is fixed
   std::vector<InPlace> in_place;     ///< operands that reinplace may let it overwrite
+  std::vector<Apart> apart{};        ///< ways to see it; empty: none is known
 };
 
 /// The op called `name`. @throws UnsupportedError naming it and the closest known name.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,8 @@ struct PlanStep {
   std::vector<PlanEdge> edges;  ///< steps that must have run before this one
   std::uint32_t stream = 0;
   SymExpr work;  ///< estimated scalar operations, for ordering and threading
+  bool by_entry =
+      false;  ///< treats the entries of ScheduleRecord::batch apart (ir/analysis/by_entry.h)
 };
 
 /// An argument in whose memory the caller may want an output.
@@ -64,6 +67,8 @@ struct ScheduleRecord {
   std::vector<PlanBuffer> buffers;
   std::vector<PlanKernel> kernels;
   std::vector<PlanStep> steps;
+  std::optional<base::Symbol>
+      batch{};  ///< the size of a batch; nothing: no step treats its entries apart
 };
 
 /// The buffer whose bytes `buffer` uses: itself, or the end of its chain of aliases.

@@ -91,6 +91,8 @@ struct LibraryWays {
   std::optional<std::uint32_t> way{};         ///< this one, where there are several
   ConstantCache* constants = nullptr;         ///< where packed operands are kept; null: nowhere
   FixedFacts* facts = nullptr;                ///< of its operands; null: they are read each time
+  std::int64_t times =
+      1;  ///< the call is for a part of a batch, one of so many, and takes the way of a call for all of it
   std::int64_t bytes = kManyBytes;  ///< read between two runs of the call: a graph's parameters
 
   static constexpr std::int64_t kManyBytes = std::int64_t{1} << 26;  ///< more than caches hold

@@ -21,14 +21,22 @@ struct Use {
   bool write;
 };
 
+/// @param parts  by step, of the entries of the batch; empty: each step has all
 std::vector<Use> arena_uses(const ScheduleRecord& record, const base::SymbolValues& sizes,
-                            const MemoryPlan& plan) {
+                            const MemoryPlan& plan, std::span<const EntryPart> parts = {}) {
   std::vector<Use> uses;
   for (ir::StepId step = 0; step < record.steps.size(); ++step) {
     const auto add = [&](BufferId b, bool write) {
       if (plan.offsets[b] == kNotInArena) return;
-      const std::int64_t bytes = record.buffers[b].bytes.evaluate(sizes);
-      if (bytes > 0) uses.push_back({b, plan.offsets[b], plan.offsets[b] + bytes, step, write});
+      const base::SymExpr& size = record.buffers[b].bytes;
+      const std::int64_t bytes = size.evaluate(sizes);
+      std::int64_t begin = 0, end = bytes;
+      if (!parts.empty() && record.batch && size.mentions(*record.batch)) {
+        begin = bytes * parts[step].number / parts[step].count;
+        end = bytes * (parts[step].number + 1) / parts[step].count;
+      }
+      if (begin < end)
+        uses.push_back({b, plan.offsets[b] + begin, plan.offsets[b] + end, step, write});
     };
     for (const BufferId b : record.steps[step].reads) add(b, false);
     for (const BufferId b : record.steps[step].writes) add(b, true);
@@ -43,6 +51,19 @@ bool may_overwrite(const ir::PlanStep& step, const std::vector<BufferId>& roots,
     return roots[step.reads[pair.first]] == roots[read.buffer] &&
            roots[step.writes[pair.second]] == roots[write.buffer];
   });
+}
+
+/// Whether those of `uses` that `counts` accepts write all bytes of [begin, end).
+template <typename Counts>
+bool are_written(const std::vector<Use>& uses, Counts&& counts, std::int64_t begin,
+                 std::int64_t end) {
+  while (begin < end) {
+    const std::int64_t before = begin;
+    for (const Use& use : uses)
+      if (use.begin <= begin && use.end > begin && counts(use)) begin = use.end;
+    if (before == begin) return false;
+  }
+  return true;
 }
 
 [[noreturn]] void overlap_error(const ScheduleRecord& record, const Use& a, const Use& b,
@@ -88,8 +109,9 @@ void check_streams(const ScheduleRecord& record, const base::SymbolValues& sizes
 }
 
 void check(const ScheduleRecord& record, std::span<const std::uint32_t> stage_of,
-           const base::SymbolValues& sizes, const MemoryPlan& plan) {
-  const std::vector<Use> uses = arena_uses(record, sizes, plan);
+           const base::SymbolValues& sizes, const MemoryPlan& plan,
+           std::span<const EntryPart> parts) {
+  const std::vector<Use> uses = arena_uses(record, sizes, plan, parts);
   const std::vector<BufferId> roots = alias_roots(record);
   const auto fail = [&](const Use& a, const Use& b) {
     overlap_error(record, a, b, "bytes of their own while both are in use");
@@ -107,11 +129,14 @@ void check(const ScheduleRecord& record, std::span<const std::uint32_t> stage_of
             other.step == write.step && !other.write && may_overwrite(step, roots, other, write);
         if (!allowed) fail(write, other);
       } else if (!other.write && stage_of[other.step] > stage_of[write.step]) {
-        const bool rewritten = std::any_of(uses.begin(), uses.end(), [&](const Use& again) {
+        const std::int64_t begin = std::max(other.begin, write.begin);
+        const std::int64_t end = std::min(other.end, write.end);
+        const auto is_again = [&](const Use& again) {
           return again.write && roots[again.buffer] == roots[other.buffer] &&
                  stage_of[again.step] > stage_of[write.step] &&
                  stage_of[again.step] <= stage_of[other.step];
-        });
+        };
+        const bool rewritten = are_written(uses, is_again, begin, end);
         if (!rewritten) fail(write, other);
       }
     }

@@ -2,18 +2,14 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
-#include <optional>
-#include <queue>
 #include <set>
 #include <utility>
 
 #include "base/check.h"
 #include "heddle/error.h"
-#include "memory/slide.h"
 
 namespace heddle::memory {
 
@@ -96,156 +92,17 @@ ir::StepClocks clocks_of_stages(std::span<const std::uint32_t> stage_of) {
   return clocks;
 }
 
-struct Placed {
-  std::size_t item;
-  std::int64_t begin;
-  std::int64_t end;
-};
-
-using Clock = std::span<const std::uint32_t>;  ///< by lane: how many places are done
-
-bool reached(Clock wanted, Clock now) {
-  return std::ranges::equal(wanted, now, std::less_equal<>());
-}
-
-/// Bytes that are free below the end of what is taken, by address and by size.
-class FreeRanges {
- public:
-  /// The size of the smallest range that holds `bytes`, if there is one.
-  std::optional<std::int64_t> fit(std::int64_t bytes) const {
-    const auto fit = by_size_.lower_bound({bytes, 0});
-    if (fit == by_size_.end()) return std::nullopt;
-    return fit->first;
-  }
-  /// The smallest range that holds `bytes`, the lowest of several, else what begins at the end.
-  std::int64_t take(std::int64_t bytes) {
-    const auto fit = by_size_.lower_bound({bytes, 0});
-    if (fit == by_size_.end()) return std::exchange(end_, end_ + bytes);
-    const auto [size, begin] = *fit;
-    erase(begin, begin + size);
-    if (size > bytes) insert(begin + bytes, begin + size);
-    return begin;
-  }
-
-  void give_back(std::int64_t begin, std::int64_t end) {
-    if (const auto above = by_begin_.find(end); above != by_begin_.end()) {
-      const std::int64_t top = above->second;
-      erase(end, top);
-      end = top;
-    }
-    if (auto below = by_begin_.lower_bound(begin);
-        below != by_begin_.begin() && (--below)->second == begin) {
-      const std::int64_t bottom = below->first;
-      erase(bottom, begin);
-      begin = bottom;
-    }
-    if (end == end_)
-      end_ = begin;
-    else
-      insert(begin, end);
-  }
-
- private:
-  void insert(std::int64_t begin, std::int64_t end) {
-    by_begin_.emplace(begin, end);
-    by_size_.emplace(end - begin, begin);
-  }
-  void erase(std::int64_t begin, std::int64_t end) {
-    by_begin_.erase(begin);
-    by_size_.erase({end - begin, begin});
-  }
-
-  std::map<std::int64_t, std::int64_t> by_begin_;            ///< begin to end; no two touch
-  std::set<std::pair<std::int64_t, std::int64_t>> by_size_;  ///< size, begin
-  std::int64_t end_ = 0;
-};
-
-/// Bytes that are free for some streams and not yet for all.
-class PartlyFree {
- public:
-  struct Range {
-    std::int64_t begin = 0;
-    std::int64_t end = 0;
-    Clock clock;             ///< from which on it is free
-    std::uint32_t time = 0;  ///< when it is free for all
-  };
-
-  void add(Range range) {
-    by_size_.emplace(range.end - range.begin, ranges_.size());
-    by_time_.emplace(range.time, ranges_.size());
-    ranges_.push_back(range);
-  }
-  /// Gives what is free for all by `time` to `visit(range)`.
-  template <typename F>
-  void leave(std::uint32_t time, F&& visit) {
-    for (; !by_time_.empty() && by_time_.top().first <= time; by_time_.pop()) {
-      const std::size_t place = by_time_.top().second;
-      const Range& range = ranges_[place];
-      if (by_size_.erase({range.end - range.begin, place}) != 0) visit(range);
-    }
-  }
-  /// A range below `most` bytes that holds `bytes` and is free at `now`: the smallest of those that are looked at, which are
-  /// so many at most that time stays n log n.
-  std::optional<std::int64_t> take(std::int64_t bytes, std::int64_t most, Clock now) {
-    auto fit = by_size_.lower_bound({bytes, 0});
-    for (int looks = 0; fit != by_size_.end() && fit->first < most && looks < kMostLooks;
-         ++fit, ++looks) {
-      Range range = ranges_[fit->second];
-      if (!reached(range.clock, now)) continue;
-      by_size_.erase(fit);
-      const std::int64_t begin = std::exchange(range.begin, range.begin + bytes);
-      if (range.begin < range.end) add(range);
-      return begin;
-    }
-    return std::nullopt;
-  }
-
- private:
-  static constexpr int kMostLooks = 64;
-  using At = std::pair<std::uint32_t, std::size_t>;
-
-  std::vector<Range> ranges_;
-  std::set<std::pair<std::int64_t, std::size_t>> by_size_;            ///< those that are left
-  std::priority_queue<At, std::vector<At>, std::greater<>> by_time_;  ///< all
-};
-
-/// Placing items by size compares every two of them: so many at most, or time would grow with the square.
-constexpr std::size_t kMostCompared = 4096;
-/// Pairs of items that may be compared in the search for a better plan: some tens of microseconds.
-constexpr std::size_t kMostPairsTried = 30'000;
-
-/// Whether a plan is more than half a percent above the least.
-bool is_loose(const MemoryPlan& plan) {
-  return plan.peak_bytes > plan.lower_bound_bytes + plan.lower_bound_bytes / 200 + kAlignment;
-}
-
-/// The smallest gap among items alive at the same time that holds `bytes`, or the end.
-template <typename Conflict>
-std::int64_t best_fit(const std::vector<Placed>& by_begin, std::int64_t bytes,
-                      Conflict&& conflict) {
-  std::int64_t end = 0;
-  std::int64_t best = -1;
-  std::int64_t best_size = 0;
-  for (const Placed& item : by_begin) {
-    if (!conflict(item.item)) continue;
-    const std::int64_t gap = item.begin - end;
-    if (gap >= bytes && (best < 0 || gap < best_size)) {
-      best = end;
-      best_size = gap;
-    }
-    end = std::max(end, item.end);
-  }
-  return best >= 0 ? best : end;
-}
-
 }  // namespace
 
 Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> stage_of,
                  Options options)
-    : roots_(alias_roots(record)), in_stages_(options.clocks == nullptr), reuse_(options.reuse) {
+    : roots_(alias_roots(record)) {
+  layout_.in_stages = options.clocks == nullptr;
+  layout_.reuse = options.reuse;
   HD_CHECK(stage_of.size() == record.steps.size());
   lifetimes_ = root_lifetimes(record, roots_);
-  for (const std::uint32_t stage : stage_of) stages_ = std::max<std::size_t>(stages_, stage + 1);
+  for (const std::uint32_t stage : stage_of)
+    layout_.stages = std::max<std::size_t>(layout_.stages, stage + 1);
   std::vector<BufferId> merged(record.buffers.size());
   std::iota(merged.begin(), merged.end(), 0);
   taken_from_.assign(record.buffers.size(), ir::kNone);
@@ -298,13 +155,14 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
       continue;
     const BufferId owner = merged[b];
     if (item_of[owner] < 0) {
-      item_of[owner] = static_cast<std::ptrdiff_t>(items_.size());
-      items_.push_back({owner, static_cast<std::uint32_t>(stages_), 0, arenas[owner], {}});
+      item_of[owner] = static_cast<std::ptrdiff_t>(layout_.items.size());
+      layout_.items.push_back(
+          {owner, static_cast<std::uint32_t>(layout_.stages), 0, arenas[owner], {}});
       for (const base::SymExpr& expr : bytes[owner])
-        items_.back().bytes.push_back(expressions.add(expr));
+        layout_.items.back().bytes.push_back(expressions.add(expr));
     }
     item_of[b] = item_of[owner];
-    Item& item = items_[static_cast<std::size_t>(item_of[b])];
+    Layout::Item& item = layout_.items[static_cast<std::size_t>(item_of[b])];
     item.first_stage = std::min(item.first_stage, stage_of[lifetimes_[b].first_step]);
     item.last_stage = std::max(item.last_stage, stage_of[lifetimes_[b].last_step]);
     item.first_step = std::min(item.first_step, lifetimes_[b].first_step);
@@ -321,29 +179,30 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
 
 Lifetime Planner::chain_lifetime(BufferId b) const {
   if (item_of_[b] < 0) return lifetimes_[b];
-  const Item& item = items_[static_cast<std::size_t>(item_of_[b])];
+  const Layout::Item& item = layout_.items[static_cast<std::size_t>(item_of_[b])];
   return {item.first_step, item.last_step};
 }
 
 void Planner::set_clocks(const ScheduleRecord& record, const ir::StepClocks& clocks) {
-  lanes_ = clocks.lanes;
-  until_.assign(items_.size() * lanes_, 0);
-  from_.assign(items_.size() * lanes_, std::numeric_limits<std::uint32_t>::max());
+  layout_.lanes = clocks.lanes;
+  layout_.until_places.assign(layout_.items.size() * layout_.lanes, 0);
+  layout_.from_places.assign(layout_.items.size() * layout_.lanes,
+                             std::numeric_limits<std::uint32_t>::max());
   const auto touch = [&](BufferId buffer, ir::StepId step) {
     if (item_of_[buffer] < 0) return;
-    const std::size_t at = static_cast<std::size_t>(item_of_[buffer]) * lanes_;
-    std::uint32_t& until = until_[at + clocks.lane_of[step]];
+    const std::size_t at = static_cast<std::size_t>(item_of_[buffer]) * layout_.lanes;
+    std::uint32_t& until = layout_.until_places[at + clocks.lane_of[step]];
     until = std::max(until, clocks.place_of[step] + 1);
     const auto done = clocks.done(step);
-    for (std::size_t lane = 0; lane < lanes_; ++lane)
-      from_[at + lane] = std::min(from_[at + lane], done[lane]);
+    for (std::size_t lane = 0; lane < layout_.lanes; ++lane)
+      layout_.from_places[at + lane] = std::min(layout_.from_places[at + lane], done[lane]);
   };
   for (ir::StepId step = 0; step < record.steps.size(); ++step) {
     for (const BufferId buffer : record.steps[step].reads) touch(buffer, step);
     for (const BufferId buffer : record.steps[step].writes) touch(buffer, step);
   }
-  if (in_stages_)
-    for (Item& item : items_) item.free_for_all = item.last_stage + 1;
+  if (layout_.in_stages)
+    for (Layout::Item& item : layout_.items) item.free_for_all = item.last_stage + 1;
   else
     set_free_for_all(clocks);
 }
@@ -351,186 +210,198 @@ void Planner::set_clocks(const ScheduleRecord& record, const ir::StepClocks& clo
 /// By item: the first step from which on every step of every lane begins after all accesses of the item.
 void Planner::set_free_for_all(const ir::StepClocks& clocks) {
   const auto steps = static_cast<std::uint32_t>(clocks.lane_of.size());
-  std::vector<std::uint32_t> last_of(lanes_, 0);  // by lane: its last step
+  std::vector<std::uint32_t> last_of(layout_.lanes, 0);  // by lane: its last step
   for (std::uint32_t step = 0; step < steps; ++step) last_of[clocks.lane_of[step]] = step;
-  std::vector<std::size_t> dead(items_.size());
+  std::vector<std::size_t> dead(layout_.items.size());
   std::iota(dead.begin(), dead.end(), 0);
-  std::ranges::stable_sort(dead, {}, [&](std::size_t k) { return items_[k].last_step; });
+  std::ranges::stable_sort(dead, {}, [&](std::size_t k) { return layout_.items[k].last_step; });
   // What each lane knows, and all of those that go on.
-  std::vector<std::uint32_t> known(lanes_ * lanes_, 0);
-  std::vector<std::uint32_t> all(lanes_, 0);
+  std::vector<std::uint32_t> known(layout_.lanes * layout_.lanes, 0);
+  std::vector<std::uint32_t> all(layout_.lanes, 0);
   auto next = dead.begin();
   for (std::uint32_t step = 0; step < steps && next != dead.end(); ++step) {
     const std::uint32_t lane = clocks.lane_of[step];
     std::ranges::copy(clocks.done(step),
-                      known.begin() + static_cast<std::ptrdiff_t>(lane * lanes_));
-    known[lane * lanes_ + lane] = clocks.place_of[step] + 1;
+                      known.begin() + static_cast<std::ptrdiff_t>(lane * layout_.lanes));
+    known[lane * layout_.lanes + lane] = clocks.place_of[step] + 1;
     std::ranges::fill(all, std::numeric_limits<std::uint32_t>::max());
-    for (std::size_t other = 0; other < lanes_; ++other)
-      for (std::size_t of = 0; of < lanes_ && last_of[other] > step; ++of)
-        all[of] = std::min(all[of], known[other * lanes_ + of]);
-    for (; next != dead.end() && items_[*next].last_step <= step && reached(until(*next), all);
+    for (std::size_t other = 0; other < layout_.lanes; ++other)
+      for (std::size_t of = 0; of < layout_.lanes && last_of[other] > step; ++of)
+        all[of] = std::min(all[of], known[other * layout_.lanes + of]);
+    for (; next != dead.end() && layout_.items[*next].last_step <= step &&
+           reached(layout_.until(*next), all);
          ++next)
-      items_[*next].free_for_all = step + 1;
+      layout_.items[*next].free_for_all = step + 1;
   }
 }
 
-/// Two items may share bytes if all accesses of one are done before the first of the other begins.
-bool Planner::conflict(std::size_t a, std::size_t b) const {
-  return !reached(until(a), from(b)) && !reached(until(b), from(a));
+namespace {
+
+/// What an item's bytes are, of whatever lies in them.
+std::int64_t largest(const Layout::Item& item, const base::ExprTable::Values& values) {
+  std::int64_t bytes = 0;
+  for (const std::uint32_t value : item.bytes) bytes = std::max(bytes, values[value]);
+  if (bytes > (std::int64_t{1} << 56))
+    throw OutOfMemory({.what = "memory plan",
+                       .where = {},
+                       .expected = "a buffer below 2^56 bytes",
+                       .got = fmt::format("{} bytes", bytes)});
+  return bytes;
 }
 
-std::int64_t Planner::place(std::span<const std::size_t> order, std::span<const std::int64_t> bytes,
-                            std::span<std::int64_t> offsets) const {
-  std::vector<Placed> placed;  // sorted by begin
-  std::int64_t peak = 0;
-  for (const std::size_t k : order) {
-    const std::int64_t size = aligned(bytes[k]);
-    const std::int64_t begin =
-        reuse_ ? best_fit(placed, size, [&](std::size_t other) { return conflict(k, other); })
-               : peak;
-    offsets[k] = begin;
-    peak = std::max(peak, begin + size);
-    if (size == 0) continue;
-    const Placed entry{k, begin, begin + size};
-    placed.insert(
-        std::upper_bound(placed.begin(), placed.end(), entry,
-                         [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
-        entry);
+bool meets(const Layout::Item& item, const Repeat& repeat) {
+  return item.first_step <= repeat.last_step && repeat.first_step <= item.last_step;
+}
+bool is_inside(const Layout::Item& item, const Repeat& repeat) {
+  return repeat.first_step <= item.first_step && item.last_step <= repeat.last_step;
+}
+
+/// A layout in which the items of each Repeat are one, in the bytes of which they lie.
+class RepeatedLayout {
+ public:
+  /// `bytes`: by item, of one time where only repeated steps use it.
+  RepeatedLayout(const Layout& layout, std::span<const std::int64_t> bytes, std::uint32_t arena,
+                 std::span<const Repeat> repeats)
+      : given_(layout), layout_(layout), bytes_(bytes.begin(), bytes.end()), arena_(arena) {
+    HD_CHECK(layout.in_stages && layout.lanes == 1);
+    repeat_of_.assign(layout.items.size(), ir::kNone);
+    for (std::size_t k = 0; k < layout.items.size(); ++k)
+      for (std::uint32_t r = 0; r < repeats.size(); ++r) fit(k, r, repeats[r]);
+    for (std::uint32_t r = 0; r < repeats.size(); ++r) add(r, repeats[r]);
   }
-  return peak;
-}
 
-std::int64_t Planner::place_in_time(std::span<const std::size_t> order,
-                                    std::span<const std::int64_t> bytes,
-                                    std::span<std::int64_t> offsets) const {
-  using LastUse = std::pair<std::uint32_t, std::size_t>;  // time, item
-  std::priority_queue<LastUse, std::vector<LastUse>, std::greater<>> live;
-  FreeRanges ranges;
-  PartlyFree partly;
-  std::int64_t peak = 0;
-  for (const std::size_t k : order) {
-    const std::uint32_t now = begin_of(items_[k]);
-    for (; !live.empty() && live.top().first < now; live.pop()) {
-      const std::size_t dead = live.top().second;
-      const std::int64_t end = offsets[dead] + aligned(bytes[dead]);
-      partly.add({offsets[dead], end, until(dead), items_[dead].free_for_all});
+  MemoryPlan plan(std::span<const std::ptrdiff_t> item_of) const {
+    const Layout::Plan placed = layout_.plan_for(bytes_, arena_);
+    MemoryPlan plan;
+    plan.peak_bytes = placed.peak_bytes;
+    plan.lower_bound_bytes = placed.lower_bound_bytes;
+    plan.offsets.assign(item_of.size(), kNotInArena);
+    if (!inside_.empty()) plan.once.resize(item_of.size());
+    for (std::size_t b = 0; b < item_of.size(); ++b) {
+      if (item_of[b] < 0) continue;
+      const auto item = static_cast<std::size_t>(item_of[b]);
+      if (given_.items[item].arena != arena_) continue;
+      plan.offsets[b] = placed.offsets[item];
+      if (repeat_of_[item] == ir::kNone) continue;
+      const Inside& inside = inside_[repeat_of_[item]];
+      plan.offsets[b] = placed.offsets[inside.item] + inside.offsets[item];
+      plan.once[b] = {inside.bytes[item], inside.worker_bytes};
     }
-    partly.leave(now, [&](const auto& range) { ranges.give_back(range.begin, range.end); });
-    const std::int64_t size = aligned(bytes[k]);
-    if (size == 0) {
-      offsets[k] = 0;
-      continue;
-    }
-    const auto most = ranges.fit(size).value_or(std::numeric_limits<std::int64_t>::max());
-    const auto shared = partly.take(size, most, from(k));
-    offsets[k] = shared ? *shared : ranges.take(size);
-    peak = std::max(peak, offsets[k] + size);
-    live.emplace(end_of(items_[k]), k);
+    return plan;
   }
-  return peak;
-}
 
-std::int64_t Planner::lower_bound(std::span<const std::int64_t> bytes) const {
-  std::vector<std::int64_t> change(stages_ + 1, 0);
-  for (std::size_t k = 0; k < items_.size(); ++k) {
-    change[items_[k].first_stage] += bytes[k];
-    change[items_[k].last_stage + 1] -= bytes[k];
-  }
-  std::int64_t live = 0;
-  std::int64_t bound = 0;
-  for (const std::int64_t delta : change) bound = std::max(bound, live += delta);
-  return bound;
-}
-
-/// Places again and again, each time with what lay highest placed before the others, and keeps the best.
-void Planner::place_highest_first(std::vector<std::size_t> order,
-                                  std::span<const std::int64_t> bytes, MemoryPlan& plan,
-                                  std::vector<std::int64_t>& offsets) const {
-  const auto end_of_item = [&](std::span<const std::int64_t> at, std::size_t k) {
-    return at[k] + aligned(bytes[k]);
+ private:
+  /// What lies in the arena of each worker of a Repeat.
+  struct Inside {
+    std::size_t item = 0;               ///< the arenas of all
+    std::vector<std::int64_t> offsets;  ///< by item
+    std::vector<std::int64_t> bytes;
+    std::int64_t worker_bytes = 0;
   };
-  std::vector<std::int64_t> tried(offsets);
-  const std::size_t pairs = std::max<std::size_t>(order.size() * order.size(), 1);
-  for (std::size_t left = kMostPairsTried / pairs; left > 0 && is_loose(plan); --left) {
-    const auto highest =
-        std::ranges::max_element(order, {}, [&](std::size_t k) { return end_of_item(tried, k); });
-    std::rotate(order.begin(), highest, highest + 1);
-    const std::int64_t peak = place(order, bytes, tried);
-    if (peak >= plan.peak_bytes) continue;
-    plan.peak_bytes = peak;
-    offsets = tried;
+
+  /// An item that the steps use alone is theirs; another one that they may touch is in use as long as they run.
+  void fit(std::size_t k, std::uint32_t number, const Repeat& repeat) {
+    const Layout::Item& given = given_.items[k];
+    if (given.arena != arena_ || !meets(given, repeat)) return;
+    Layout::Item& item = layout_.items[k];
+    if (is_inside(given, repeat)) {
+      repeat_of_[k] = number;
+      item.arena = ir::kNone;
+      return;
+    }
+    item.first_stage = std::min(item.first_stage, repeat.first_stage);
+    item.last_stage = std::max(item.last_stage, repeat.last_stage);
+    set_times(k);
   }
+
+  void set_times(std::size_t k) {
+    Layout::Item& item = layout_.items[k];
+    layout_.from_places[k] = item.first_stage;
+    layout_.until_places[k] = item.free_for_all = item.last_stage + 1;
+  }
+
+  void add(std::uint32_t number, const Repeat& repeat) {
+    Layout own = given_;
+    Inside inside{layout_.items.size(), {}, std::vector<std::int64_t>(given_.items.size(), 0), 0};
+    for (std::size_t k = 0; k < own.items.size(); ++k) {
+      if (repeat_of_[k] != number)
+        own.items[k].arena = ir::kNone;
+      else
+        inside.bytes[k] = std::exchange(bytes_[k], 0);
+    }
+    Layout::Plan placed = own.plan_for(inside.bytes, arena_);
+    inside.offsets = std::move(placed.offsets);
+    inside.worker_bytes = aligned(placed.peak_bytes);
+    Layout::Item all{.buffer = ir::kNone,
+                     .first_stage = repeat.first_stage,
+                     .last_stage = repeat.last_stage,
+                     .arena = arena_};
+    all.first_step = repeat.first_step;
+    all.last_step = repeat.last_step;
+    layout_.items.push_back(std::move(all));
+    layout_.from_places.push_back(0);
+    layout_.until_places.push_back(0);
+    set_times(layout_.items.size() - 1);
+    bytes_.push_back(inside.worker_bytes * repeat.workers);
+    inside_.push_back(std::move(inside));
+  }
+
+  const Layout& given_;
+  Layout layout_;
+  std::vector<std::int64_t> bytes_;  ///< by item
+  std::uint32_t arena_;
+  std::vector<std::uint32_t> repeat_of_;  ///< by item; kNone: of none
+  std::vector<Inside> inside_;            ///< by Repeat
+};
+
+}  // namespace
+
+std::vector<std::int64_t> Planner::bytes_of_items(const base::SymbolValues& sizes,
+                                                  std::uint32_t arena,
+                                                  std::span<const Repeat> repeats) const {
+  std::vector<std::int64_t> bytes(layout_.items.size(), 0);
+  const auto fill = [&](const base::ExprTable::Values& values, const Repeat* repeat) {
+    for (std::size_t k = 0; k < layout_.items.size(); ++k) {
+      const Layout::Item& item = layout_.items[k];
+      if (item.arena == arena && (repeat == nullptr || is_inside(item, *repeat)))
+        bytes[k] = largest(item, values);
+    }
+  };
+  fill(expressions_.evaluate(sizes), nullptr);
+  for (const Repeat& repeat : repeats) fill(expressions_.evaluate(repeat.sizes), &repeat);
+  return bytes;
 }
 
-MemoryPlan Planner::bind(const base::SymbolValues& sizes, std::uint32_t arena) const {
-  const base::ExprTable::Values values = expressions_.evaluate(sizes);
-  std::vector<std::int64_t> bytes(items_.size(), 0);
-  for (std::size_t k = 0; k < items_.size(); ++k) {
-    if (items_[k].arena != arena) continue;
-    for (const std::uint32_t value : items_[k].bytes) bytes[k] = std::max(bytes[k], values[value]);
-    if (bytes[k] > (std::int64_t{1} << 56))
-      throw OutOfMemory({.what = "memory plan",
-                         .where = {},
-                         .expected = "a buffer below 2^56 bytes",
-                         .got = fmt::format("{} bytes", bytes[k])});
-  }
-  const auto is_same = [&](const Made& made) { return made.arena == arena && made.bytes == bytes; };
+MemoryPlan Planner::bind(const base::SymbolValues& sizes, std::uint32_t arena,
+                         std::span<const Repeat> repeats) const {
+  std::vector<std::int64_t> bytes = bytes_of_items(sizes, arena, repeats);
+  const auto is_same = [&](const Made& made) {
+    return made.arena == arena && made.bytes == bytes && std::ranges::equal(made.repeats, repeats);
+  };
   {
     const std::scoped_lock lock(made_mutex_);
     if (const auto made = std::ranges::find_if(made_, is_same); made != made_.end())
       return *made->plan;
   }
-  auto plan = std::make_shared<const MemoryPlan>(plan_for(bytes, arena));
+  auto plan = std::make_shared<const MemoryPlan>(plan_for(bytes, arena, repeats));
   const std::scoped_lock lock(made_mutex_);
-  made_.push_front({arena, std::move(bytes), plan});
+  made_.push_front({arena, std::move(bytes), {repeats.begin(), repeats.end()}, plan});
   if (made_.size() > kMostMade) made_.pop_back();
   return *plan;
 }
 
-void Planner::slide_items(std::span<const std::size_t> order, std::span<const std::int64_t> bytes,
-                          std::int64_t peak, std::span<std::int64_t> offsets) const {
-  std::vector<Placement> placements;
-  placements.reserve(order.size());
-  for (const std::size_t k : order)
-    placements.push_back(
-        {items_[k].first_stage, items_[k].last_stage, offsets[k], aligned(bytes[k])});
-  slide(placements, peak);
-  for (std::size_t n = 0; n < order.size(); ++n) offsets[order[n]] = placements[n].offset;
-}
-
-MemoryPlan Planner::plan_for(std::span<const std::int64_t> bytes, std::uint32_t arena) const {
-  std::vector<std::size_t> by_size;
-  for (std::size_t k = 0; k < items_.size(); ++k)
-    if (items_[k].arena == arena) by_size.push_back(k);
+MemoryPlan Planner::plan_for(std::span<const std::int64_t> bytes, std::uint32_t arena,
+                             std::span<const Repeat> repeats) const {
+  if (!repeats.empty()) return RepeatedLayout(layout_, bytes, arena, repeats).plan(item_of_);
+  const Layout::Plan placed = layout_.plan_for(bytes, arena);
   MemoryPlan plan;
-  plan.lower_bound_bytes = lower_bound(bytes);
-  std::vector<std::size_t> by_time = by_size;
-  std::stable_sort(by_size.begin(), by_size.end(),
-                   [&](std::size_t a, std::size_t b) { return bytes[a] > bytes[b]; });
-  std::stable_sort(by_time.begin(), by_time.end(), [&](std::size_t a, std::size_t b) {
-    return begin_of(items_[a]) < begin_of(items_[b]);
-  });
-  std::vector<std::int64_t> offsets(items_.size());
-  const bool every_pair = !reuse_ || by_size.size() <= kMostCompared;
-  if (every_pair) plan.peak_bytes = place(by_size, bytes, offsets);
-  if (!every_pair || plan.peak_bytes > plan.lower_bound_bytes + kAlignment) {
-    std::vector<std::int64_t> other(items_.size());
-    const bool in_time = reuse_ && (in_stages_ || !every_pair);
-    const std::int64_t peak =
-        in_time ? place_in_time(by_time, bytes, other) : place(by_time, bytes, other);
-    if (!every_pair || peak < plan.peak_bytes) {
-      plan.peak_bytes = peak;
-      offsets = std::move(other);
-    }
-  }
-  if (reuse_ && every_pair && is_loose(plan)) place_highest_first(by_size, bytes, plan, offsets);
-  if (reuse_ && in_stages_) slide_items(by_size, bytes, plan.peak_bytes, offsets);
+  plan.peak_bytes = placed.peak_bytes;
+  plan.lower_bound_bytes = placed.lower_bound_bytes;
   plan.offsets.assign(item_of_.size(), kNotInArena);
   for (std::size_t b = 0; b < item_of_.size(); ++b) {
-    const std::ptrdiff_t item = item_of_[b];
-    if (item >= 0 && items_[static_cast<std::size_t>(item)].arena == arena)
-      plan.offsets[b] = offsets[static_cast<std::size_t>(item)];
+    if (item_of_[b] < 0) continue;
+    const auto item = static_cast<std::size_t>(item_of_[b]);
+    if (layout_.items[item].arena == arena) plan.offsets[b] = placed.offsets[item];
   }
   return plan;
 }

@@ -15,22 +15,33 @@
 #include "base/symexpr.h"
 #include "ir/analysis/step_clocks.h"
 #include "ir/schedule.h"
+#include "memory/layout.h"
 
 namespace heddle::memory {
 
 inline constexpr std::int64_t kNotInArena = -1;
-inline constexpr std::int64_t kAlignment = 64;
-
-/// `bytes` up to the next multiple of kAlignment.
-constexpr std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 /// Offsets for concrete sizes.
 struct MemoryPlan {
   std::vector<std::int64_t> offsets;  ///< one a buffer; kNotInArena for inputs, outputs, parameters
   std::int64_t peak_bytes = 0;        ///< of the arena
   std::int64_t lower_bound_bytes = 0;  ///< largest sum of bytes of intermediates live in one stage
+  /// Of a buffer that only the steps of a Repeat use: its bytes for one time, and how far the next worker's are. 0: another buffer.
+  struct Once {
+    std::int64_t bytes = 0;
+    std::int64_t worker_bytes = 0;
+  };
+  std::vector<Once> once{};  ///< by buffer; empty: all steps are run once
+  Once once_of(ir::BufferId buffer) const { return once.empty() ? Once{} : once[buffer]; }
+};
+
+/// Steps that are run again and again, each time for some of the entries of a batch, which they treat apart, and by several workers at
+/// once. What only they use lies in an arena of its own for each worker, which holds the entries of one time.
+struct Repeat {
+  std::uint32_t first_step = 0, last_step = 0;    ///< inclusive
+  std::uint32_t first_stage = 0, last_stage = 0;  ///< the same, in stages
+  base::SymbolValues sizes;                       ///< of one time
+  std::int64_t workers = 1;
+  friend bool operator==(const Repeat&, const Repeat&) = default;
 };
 
 /// When a buffer's bytes are in use, as inclusive step numbers; of an alias, those of the whole closure.
@@ -70,71 +81,31 @@ class Planner {
   Lifetime chain_lifetime(ir::BufferId b) const;
   /// The plan of one arena; other arenas' buffers have no offset in it. Sizes that change no buffer's bytes, as one token more in a
   /// cache changes few, have the plan of those before. Threads: any.
+  /// `repeats`: in order, of whole stages; with stages only.
   /// @throws OutOfMemory when the arena would pass 2^62 bytes.
-  MemoryPlan bind(const base::SymbolValues& sizes, std::uint32_t arena = 0) const;
+  MemoryPlan bind(const base::SymbolValues& sizes, std::uint32_t arena = 0,
+                  std::span<const Repeat> repeats = {}) const;
 
  private:
-  struct Item {
-    ir::BufferId buffer;
-    std::uint32_t first_stage;
-    std::uint32_t last_stage;
-    std::uint32_t arena;
-    std::vector<std::uint32_t> bytes;  // the largest of these, values of `expressions_`
-    std::uint32_t first_step = ir::kNone;
-    std::uint32_t last_step = 0;
-    std::uint32_t free_for_all =
-        ir::kNone;  // when its bytes are: a stage, or a step of several streams
-  };
-  /// Stages, or steps of several streams.
-  std::uint32_t begin_of(const Item& item) const {
-    return in_stages_ ? item.first_stage : item.first_step;
-  }
-  std::uint32_t end_of(const Item& item) const {
-    return in_stages_ ? item.last_stage : item.last_step;
-  }
   void set_clocks(const ir::ScheduleRecord& record, const ir::StepClocks& clocks);
   void set_free_for_all(const ir::StepClocks& clocks);
-  bool conflict(std::size_t a, std::size_t b) const;
-  /// By lane: how many places must be done before other items may lie where item k lies, and how many are done
-  /// when it is first used.
-  std::span<const std::uint32_t> until(std::size_t k) const {
-    return std::span(until_).subspan(k * lanes_, lanes_);
-  }
-  std::span<const std::uint32_t> from(std::size_t k) const {
-    return std::span(from_).subspan(k * lanes_, lanes_);
-  }
-  /// Places items in `order`; fills `offsets` by item and returns the peak. Compares every two.
-  std::int64_t place(std::span<const std::size_t> order, std::span<const std::int64_t> bytes,
-                     std::span<std::int64_t> offsets) const;
-  /// The same for items in the order of their first uses: takes and gives back ranges as steps go by. n log n.
-  std::int64_t place_in_time(std::span<const std::size_t> order,
-                             std::span<const std::int64_t> bytes,
-                             std::span<std::int64_t> offsets) const;
-  MemoryPlan plan_for(std::span<const std::int64_t> bytes, std::uint32_t arena) const;
-  std::int64_t lower_bound(std::span<const std::int64_t> bytes) const;
-  /// slide() of items (memory/slide.h).
-  void slide_items(std::span<const std::size_t> order, std::span<const std::int64_t> bytes,
-                   std::int64_t peak, std::span<std::int64_t> offsets) const;
-  /// Looks for a better plan than `plan`, whose offsets by item are `offsets`, from `order` on.
-  void place_highest_first(std::vector<std::size_t> order, std::span<const std::int64_t> bytes,
-                           MemoryPlan& plan, std::vector<std::int64_t>& offsets) const;
+  std::vector<std::int64_t> bytes_of_items(const base::SymbolValues& sizes, std::uint32_t arena,
+                                           std::span<const Repeat> repeats) const;
+  MemoryPlan plan_for(std::span<const std::int64_t> bytes, std::uint32_t arena,
+                      std::span<const Repeat> repeats) const;
 
   std::vector<Lifetime> lifetimes_;
   std::vector<ir::BufferId> roots_;
   std::vector<ir::BufferId> taken_from_;
   base::ExprTable expressions_;
-  std::vector<Item> items_;
+  Layout layout_;                        ///< bytes of items are values of `expressions_`
   std::vector<std::ptrdiff_t> item_of_;  // by buffer; -1: not in the arena
-  std::size_t lanes_ = 1;
-  std::vector<std::uint32_t> until_, from_;  // by item and lane
-  std::size_t stages_ = 0;
-  bool in_stages_ = true;
-  bool reuse_ = true;
 
   /// A plan that was made, by what it follows from.
   struct Made {
     std::uint32_t arena;
     std::vector<std::int64_t> bytes;  ///< by item
+    std::vector<Repeat> repeats;
     std::shared_ptr<const MemoryPlan> plan;
   };
   static constexpr std::size_t kMostMade = 8;
@@ -149,8 +120,16 @@ void check_streams(const ir::ScheduleRecord& record, const base::SymbolValues& s
                    const MemoryPlan& plan,
                    const std::function<bool(ir::StepId first, ir::StepId second)>& ordered);
 
+/// The entries of ScheduleRecord::batch that a step is run for, as a part of all: number `number` of `count`.
+struct EntryPart {
+  std::int64_t number = 0;
+  std::int64_t count = 1;
+};
+
 /// Independent check of a plan: no two live buffers overlap. @throws InvariantError naming both.
+/// @param parts  by step; empty: each is run for all entries
 void check(const ir::ScheduleRecord& record, std::span<const std::uint32_t> stage_of,
-           const base::SymbolValues& sizes, const MemoryPlan& plan);
+           const base::SymbolValues& sizes, const MemoryPlan& plan,
+           std::span<const EntryPart> parts = {});
 
 }  // namespace heddle::memory

@@ -92,6 +92,18 @@ std::string captures(const Json& plan) {
   return rows.empty() ? "" : "Captures\n" + table({"steps", "queued", "because it"}, rows) + "\n";
 }
 
+/// Steps that are run for some entries of a batch after others.
+std::string batches(const Json& plan) {
+  std::vector<Row> rows;
+  for (const Json& batch : plan.value("batches", Json::array()))
+    rows.push_back(
+        {fmt::format("{} to {}", cell(batch.at("first_step")), cell(batch.at("last_step"))),
+         cell(batch.at("times")), cell(batch.at("entries")), cell(batch.at("workers"))});
+  return rows.empty()
+             ? ""
+             : "Batches\n" + table({"steps", "times", "entries each time", "workers"}, rows) + "\n";
+}
+
 /// What happens to memory, and launches, in order.
 std::string events(const Json& plan) {
   if (!plan.contains("events")) return "";
@@ -146,7 +158,8 @@ std::string nested(const Json& plan) {
 
 std::string plan_text(const Json& plan, const std::string& graph) {
   return "Graph\n" + indented(graph) + "\n" + guards(plan) + regions(plan) + kernels(plan) +
-         order(plan) + captures(plan) + events(plan) + timeline(plan) + nested(plan);
+         order(plan) + batches(plan) + captures(plan) + events(plan) + timeline(plan) +
+         nested(plan);
 }
 
 }  // namespace heddle::cli

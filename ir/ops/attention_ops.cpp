@@ -305,6 +305,7 @@ std::span<const OpDef> attention_ops() {
           .lowering = {.decompose = ops::decompose_attention,
                        .nest = "attention",
                        .decompose_last = true},
+          .apart = {{3, {3, 3, 3, 3}}},
       },
       ops::attention_parts_op(),
       ops::join_attention_op()};

@@ -84,7 +84,8 @@ OpDef avg_pool_op() {
           .infer = infer_avg_pool,
           .evaluate = evaluate_avg_pool,
           .lowering = {.nest = "pool"},
-          .reorder = reorder_pool};
+          .reorder = reorder_pool,
+          .apart = {{Apart::kAllButFirst, {Apart::kAllButFirst}}}};
 }
 
 }  // namespace heddle::ir::ops

@@ -65,7 +65,8 @@ OpDef byte_panels_op() {
           .attrs = {{"width", AttrKind::Int, {}}},
           .infer = infer_byte_panels,
           .evaluate = evaluate_byte_panels,
-          .lowering = {.nest = "byte_panels"}};
+          .lowering = {.nest = "byte_panels"},
+          .apart = {{4, {2}}}};
 }
 
 }  // namespace heddle::ir::ops

@@ -145,7 +145,8 @@ OpDef conv_op() {
           .attrs = std::move(attrs),
           .infer = infer_conv,
           .evaluate = evaluate_conv,
-          .lowering = {.decompose = decompose_conv_dtypes, .nest = "conv", .library = "conv"}};
+          .lowering = {.decompose = decompose_conv_dtypes, .nest = "conv", .library = "conv"},
+          .apart = {{Apart::kAllButFirst, {Apart::kAllButFirst}}}};
 }
 
 }  // namespace heddle::ir::ops

@@ -130,7 +130,8 @@ OpDef conv_transpose_op() {
           .attrs = std::move(attrs),
           .infer = infer_conv_transpose,
           .evaluate = evaluate_conv_transpose,
-          .lowering = {.decompose = decompose_conv_dtypes, .nest = "conv_transpose"}};
+          .lowering = {.decompose = decompose_conv_dtypes, .nest = "conv_transpose"},
+          .apart = {{Apart::kAllButFirst, {Apart::kAllButFirst}}}};
 }
 
 }  // namespace heddle::ir::ops

@@ -166,6 +166,7 @@ OpDef dequantised_matmul_op() {
       .infer = infer_dequantised_matmul,
       .evaluate = evaluate_dequantised_matmul,
       .lowering = {.decompose = decompose_dequantised_matmul, .nest = "dequantised_matmul"},
+      .apart = {{1, {1}}},
   };
 }
 

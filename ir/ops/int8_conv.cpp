@@ -127,7 +127,8 @@ OpDef int8_conv_op() {
           .attrs = std::move(attrs),
           .infer = infer_int8_conv,
           .evaluate = evaluate_int8_conv,
-          .lowering = {.decompose = decompose_int8_conv, .nest = "int8_conv"}};
+          .lowering = {.decompose = decompose_int8_conv, .nest = "int8_conv"},
+          .apart = {{Apart::kAllButFirst, {Apart::kAllButFirst}}}};
 }
 
 }  // namespace heddle::ir::ops

@@ -53,6 +53,7 @@ OpDef int8_matmul_op() {
       .infer = infer_int8_matmul,
       .evaluate = evaluate_int8_matmul,
       .lowering = {.nest = "int8_matmul"},
+      .apart = {{1, {1}}, {2, {2, 2}}},
   };
 }
 

@@ -146,6 +146,7 @@ std::span<const OpDef> matmul_ops() {
           .infer = ops::infer_matmul,
           .evaluate = ops::evaluate_matmul,
           .lowering = {.decompose = ops::decompose_matmul, .nest = "matmul", .library = "matmul"},
+          .apart = {{1, {1}}, {2, {2, 2}}},
       },
       ops::dequantised_matmul_op(),
       ops::fixed_bits_matmul_op(),

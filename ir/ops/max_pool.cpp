@@ -133,7 +133,8 @@ OpDef max_pool_op() {
           .infer = infer_values,
           .evaluate = evaluate_values,
           .lowering = {.nest = "pool"},
-          .reorder = reorder_pool};
+          .reorder = reorder_pool,
+          .apart = {{Apart::kAllButFirst, {Apart::kAllButFirst}}}};
 }
 
 OpDef max_pool_indices_op() {

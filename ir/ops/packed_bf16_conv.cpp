@@ -63,6 +63,7 @@ OpDef packed_bf16_conv_op() {
       .infer = infer_packed_bf16_conv,
       .evaluate = evaluate_packed_bf16_conv,
       .lowering = {.nest = "packed_bf16_conv"},
+      .apart = {{Apart::kAllButFirst, {Apart::kAllButFirst}}},
   };
 }
 

@@ -50,6 +50,7 @@ OpDef packed_bf16_matmul_op() {
       .infer = infer_packed_bf16_matmul,
       .evaluate = evaluate_packed_bf16_matmul,
       .lowering = {.nest = "packed_bf16_matmul"},
+      .apart = {{1, {1}}},
   };
 }
 

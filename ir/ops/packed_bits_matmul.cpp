@@ -72,6 +72,7 @@ OpDef packed_bits_matmul_op() {
       .infer = infer_packed_bits_matmul,
       .evaluate = evaluate_packed_bits_matmul,
       .lowering = {.nest = "packed_bits_matmul"},
+      .apart = {{1, {1}}},
   };
 }
 

@@ -78,6 +78,7 @@ OpDef packed_int8_conv_op() {
       .infer = infer_packed_int8_conv,
       .evaluate = evaluate_packed_int8_conv,
       .lowering = {.nest = "packed_int8_conv"},
+      .apart = {{Apart::kAllButFirst, {Apart::kAllButFirst}}},
   };
 }
 

@@ -115,6 +115,7 @@ OpDef packed_int8_matmul_op() {
       .infer = infer_packed_int8_matmul,
       .evaluate = evaluate_packed_int8_matmul,
       .lowering = {.nest = "packed_int8_matmul"},
+      .apart = {{1, {1}}, {2, {2, 4}}},
   };
 }
 

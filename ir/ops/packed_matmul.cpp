@@ -88,6 +88,7 @@ OpDef packed_matmul_op() {
       .infer = infer_packed_matmul,
       .evaluate = evaluate_packed_matmul,
       .lowering = {.nest = "packed_matmul"},
+      .apart = {{1, {1}}},
   };
 }
 

@@ -83,6 +83,7 @@ OpDef packed_split_matmul_op() {
       .infer = infer_packed_split_matmul,
       .evaluate = evaluate_packed_split_matmul,
       .lowering = {.nest = "packed_split_matmul"},
+      .apart = {{1, {1}}},
   };
 }
 

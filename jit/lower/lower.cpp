@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "ir/analysis/by_entry.h"
 #include "ir/op.h"
 #include "ir/passes/order_sizes.h"
 #include "ir/passes/resolve_sizes.h"
@@ -146,7 +147,10 @@ Program lower_graph(const ir::Graph& graph, const LowerOptions& options, SharedL
       recorder.add_library(k);
   }
   recorder.add_copies();
-  if (options.target == LowerOptions::Target::Cpu) share_numbers(program);
+  if (options.target == LowerOptions::Target::Cpu) {
+    share_numbers(program);
+    ir::find_batch(simple, program.record);
+  }
   return program;
 }
 

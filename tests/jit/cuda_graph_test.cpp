@@ -10,8 +10,8 @@
 #include "tests/jit/cuda_runner.h"
 #include "tests/jit/lower_support.h"
 #include "tests/jit/of_architecture.h"
-#include "tests/jit/random_graph.h"
 #include "tests/support/one_op.h"
+#include "tests/support/random_graph.h"
 
 namespace heddle::tests {
 namespace {

@@ -1,7 +1,8 @@
 // Random graphs: whatever is fused, the values are the evaluator's.
 #include <gtest/gtest.h>
 
-#include "tests/jit/random_graph.h"
+#include "tests/jit/lower_support.h"
+#include "tests/support/random_graph.h"
 
 namespace heddle::test {
 namespace {

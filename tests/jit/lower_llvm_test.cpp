@@ -3,7 +3,7 @@
 
 #include "tests/jit/lower_support.h"
 #include "tests/jit/nest_runner.h"
-#include "tests/jit/random_graph.h"
+#include "tests/support/random_graph.h"
 
 #if HEDDLE_WITH_LLVM
 namespace heddle::test {

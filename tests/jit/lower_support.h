@@ -44,6 +44,9 @@ void expect_right_at(const ir::Graph& graph, const std::vector<std::int64_t>& si
 const ir::Node* emit_scan(ir::GraphBuilder& b, const std::vector<ir::Value>& operands,
                           ir::Graph body);
 
+/// One line a node: enough to see what a failure is about.
+std::string text_of(const ir::Graph& graph);
+
 /// The program fused for the CPU.
 jit::Program lowered(const ir::Graph& graph);
 /// Names of its kernels, in order of steps.

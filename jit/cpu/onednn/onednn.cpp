@@ -191,7 +191,10 @@ class Convolution final : public BoundLibraryCall {
     lift_subnormals(operands);
     join_lines(operands);
     takes_any_ = weights_.data != nullptr && has_products(problem_) && has_tame_weights();
-    choose(call.winograd && takes_any_ ? choice_of(problem_, ways) : std::nullopt);
+    Problem whole = problem_;
+    whole.x[0] *= ways.times;
+    whole.result[0] *= ways.times;
+    choose(call.winograd && takes_any_ ? choice_of(whole, ways) : std::nullopt);
     try {
       prepare(threads);
       if (is_winograd(algorithm_)) make_ready(true, true);

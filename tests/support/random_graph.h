@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "tests/jit/lower_support.h"
 
 namespace heddle::test {
 
@@ -15,10 +14,10 @@ namespace heddle::test {
 class RandomGraph {
  public:
   explicit RandomGraph(std::uint32_t seed) : random_(seed), builder_("main") {
-    values_.push_back(builder_.input(tensor(f32, {"s0", "s1", "6"})));
-    values_.push_back(builder_.input(tensor(f32, {"s1", "6"})));
-    values_.push_back(builder_.input(tensor(f32, {"s0", "1", "6"})));
-    values_.push_back(builder_.input(tensor(f32, {"6"})));
+    const auto s0 = base::SymExpr::size(0);
+    const auto s1 = base::SymExpr::size(1);
+    for (const ir::Dims& sizes : {ir::Dims{s0, s1, 6}, {s1, 6}, {s0, 1, 6}, {6}})
+      values_.push_back(builder_.input(ir::TensorMeta::of(f32, sizes)));
   }
 
   ir::Graph make() {
@@ -179,8 +178,5 @@ class RandomGraph {
   ir::GraphBuilder builder_;
   std::vector<ir::Value> values_;
 };
-
-/// One line a node: enough to see what a failure is about.
-std::string text_of(const ir::Graph& graph);
 
 }  // namespace heddle::test
