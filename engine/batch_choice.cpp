@@ -22,7 +22,8 @@ constexpr std::int64_t kConstantDistance = 3;
 
 }  // namespace
 
-BatchChoice::BatchChoice(const scheduler::Schedule& schedule, const memory::Planner& planner,
+BatchChoice::BatchChoice(const scheduler::Schedule& schedule, const Phases& phases,
+                         const memory::Planner& planner,
                          std::span<const ir::Assumption> assumptions, std::int64_t cache_bytes)
     : schedule_(schedule), planner_(planner), cache_bytes_(cache_bytes) {
   const base::Symbol batch = *schedule.record.batch;
@@ -30,14 +31,21 @@ BatchChoice::BatchChoice(const scheduler::Schedule& schedule, const memory::Plan
     if (assumption.predicate.left.mentions(batch) || assumption.predicate.right.mentions(batch))
       assumptions_.push_back(assumption);
   const auto& stages = schedule.stages;
-  const auto is_apart = [&](const scheduler::Stage& stage) {
-    return !stage.empty() && std::ranges::all_of(stage, [&](StepId step) {
-      return schedule.record.steps[step].by_entry;
+  const auto roots = planner.roots();
+  const auto lies_in_first = [&](BufferId buffer) { return phases.arena_of()[roots[buffer]] == 0; };
+  // Of one phase, on memory that is planned when the first one is.
+  const auto is_apart = [&](const scheduler::Stage& stage, std::uint32_t phase) {
+    return !stage.empty() && std::ranges::all_of(stage, [&](StepId number) {
+      const ir::PlanStep& step = schedule.record.steps[number];
+      return step.by_entry && phases.phase_of(number) == phase &&
+             std::ranges::all_of(step.reads, lies_in_first) &&
+             std::ranges::all_of(step.writes, lies_in_first);
     });
   };
   for (std::size_t first = 0; first < stages.size();) {
+    const std::uint32_t phase = stages[first].empty() ? 0 : phases.phase_of(stages[first].front());
     std::size_t end = first;
-    while (end < stages.size() && end - first < kMostStages && is_apart(stages[end])) ++end;
+    while (end < stages.size() && end - first < kMostStages && is_apart(stages[end], phase)) ++end;
     if (end - first >= 2) add_run(first, end);
     first = std::max(end, first + 1);
   }

@@ -9,6 +9,7 @@
 
 #include "base/expr_table.h"
 #include "engine/bound.h"
+#include "engine/phases.h"
 #include "ir/graph.h"
 #include "memory/planner.h"
 #include "scheduler/order.h"
@@ -22,10 +23,11 @@ class BatchChoice {
  public:
   /// What does not depend on sizes. The arguments outlive it.
   /// @param cache_bytes  of a thread's second-level cache
-  BatchChoice(const scheduler::Schedule& schedule, const memory::Planner& planner,
-              std::span<const ir::Assumption> assumptions, std::int64_t cache_bytes);
+  BatchChoice(const scheduler::Schedule& schedule, const Phases& phases,
+              const memory::Planner& planner, std::span<const ir::Assumption> assumptions,
+              std::int64_t cache_bytes);
 
-  /// @param bytes  of buffers, by number, for `plan.sizes`
+  /// Of all phases, for the sizes of the first. @param bytes  of buffers, by number, for these
   std::vector<memory::Repeat> repeats(const BoundSteps& plan,
                                       const std::function<std::int64_t(ir::BufferId)>& bytes) const;
 

@@ -90,6 +90,8 @@ struct BoundSteps {
   base::SymbolValues sizes;        ///< of the graph, and bytes of workspaces
   /// Of this phase and those before it. Their arenas are apart; in the offsets they follow one another.
   memory::MemoryPlan memory;
+  std::vector<memory::Repeat>
+      repeats;  ///< steps of all phases that are run for some entries after others
 
   const Unit* unit = nullptr;
   int threads = 1;

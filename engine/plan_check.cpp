@@ -36,8 +36,7 @@ namespace {
 
 /// The steps in the order in which they run, those that are repeated twice, for one half of the entries each, with the bytes that their
 /// buffers take: what is there once must not be overwritten in between.
-void check_repeats(const Unit& unit, const ir::ScheduleRecord& placed,
-                   std::span<const memory::Repeat> repeats, const BoundSteps& plan) {
+void check_repeats(const Unit& unit, const ir::ScheduleRecord& placed, const BoundSteps& plan) {
   const std::vector<std::uint32_t> numbers = scheduler::stage_numbers(unit.schedule());
   ir::ScheduleRecord record = placed;
   record.steps.clear();
@@ -55,7 +54,7 @@ void check_repeats(const Unit& unit, const ir::ScheduleRecord& placed,
   };
   ir::StepId step = 0;
   const auto last = static_cast<ir::StepId>(placed.steps.size());
-  for (const memory::Repeat& repeat : repeats) {
+  for (const memory::Repeat& repeat : plan.repeats) {
     if (step < repeat.first_step) add(step, repeat.first_step - 1, {});
     add(repeat.first_step, repeat.last_step, {0, 2});
     add(repeat.first_step, repeat.last_step, {1, 2});
@@ -74,11 +73,10 @@ ir::ScheduleRecord as_placed(ir::ScheduleRecord record, const memory::MemoryPlan
 
 }  // namespace
 
-void check_steps(const Unit& unit, const BoundSteps& plan,
-                 std::span<const memory::Repeat> repeats) {
+void check_steps(const Unit& unit, const BoundSteps& plan) {
   const scheduler::Schedule& schedule = unit.schedule();
   const ir::ScheduleRecord record = as_placed(schedule.record, plan.memory);
-  if (!repeats.empty()) check_repeats(unit, record, repeats, plan);
+  if (!plan.repeats.empty()) check_repeats(unit, record, plan);
   std::vector<ir::StepRange> lifetimes;
   for (const memory::Lifetime& life : unit.planner().lifetimes())
     lifetimes.push_back({life.first_step, life.last_step});

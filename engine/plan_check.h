@@ -10,7 +10,7 @@ bool wants_check(const EngineOptions& options);
 
 /// Proves the steps of `unit` as `plan` is going to run them, some again and again; those nested in them prove themselves.
 /// @throws InvariantError (ir/analysis/plan_checker.h).
-void check_steps(const Unit& unit, const BoundSteps& plan, std::span<const memory::Repeat> repeats);
+void check_steps(const Unit& unit, const BoundSteps& plan);
 
 /// Proves that order edges of the graph as traced, and after its passes, hold between what is left of it, also in nested
 /// bodies; and that the steps have all its effects.

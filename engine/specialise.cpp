@@ -15,11 +15,12 @@ using engine::Executable;
 
 namespace {
 
-/// One equality for each size of the inputs that `sizes` has a value for.
-std::vector<ir::Assumption> exact_sizes(const engine::Guards& guards, const SymbolValues& sizes,
-                                        int calls) {
+/// One equality for each size of the inputs that the plan has a value for. The size of a batch that is run entry by entry stays open.
+std::vector<ir::Assumption> exact_sizes(const BoundPlan& plan, int calls) {
+  const engine::Guards& guards = plan.executable->guards();
   std::vector<ir::Assumption> exact;
-  for (const auto& [symbol, value] : sizes) {
+  for (const auto& [symbol, value] : plan.sizes) {
+    if (!plan.batches.empty() && symbol == plan.unit->schedule().record.batch) continue;
     const auto is_of = [&, wanted = base::SymExpr(symbol)](const ir::Dims& numbers) {
       return std::ranges::find(numbers, wanted) != numbers.end();
     };
@@ -47,8 +48,7 @@ void tell(const EngineOptions& options, const std::string& size, const char* why
 
 void Engine::Impl::ask_for_specialisation(const BoundPlan& plan) {
   if (plan.executable->is_exact) return;
-  std::vector<ir::Assumption> exact =
-      exact_sizes(plan.executable->guards(), plan.sizes, specialise_after);
+  std::vector<ir::Assumption> exact = exact_sizes(plan, specialise_after);
   if (exact.empty()) return;
   const std::string first = exact.front().predicate.to_string();
   const auto work = [this, first, general = plan.executable, exact = std::move(exact),

@@ -215,8 +215,7 @@ class Unit {
   scheduler::BoundStep bind_step(ir::StepId step, const base::ExprTable::Values& values,
                                  BoundSteps& plan) const;
   void bind_addresses(ir::StepId step, BoundSteps& plan) const;
-  void bind_steps(std::span<const memory::Repeat> repeats, const base::ExprTable::Values& numbers,
-                  BoundSteps& plan) const;
+  void bind_steps(const base::ExprTable::Values& numbers, BoundSteps& plan) const;
   void bind_batch(const memory::Repeat& repeat, BoundSteps& plan) const;
   void tile_alone(BoundBatch& batch) const;
   BoundBatch::Move move_of(ir::BufferId root, const base::ExprTable::Values& once,
@@ -227,7 +226,7 @@ class Unit {
                                                 NestedPlans& known) const;
   void bind_phase(BoundSteps& plan, NestedPlans& known) const;
   std::optional<Error::Parts> refused(const BoundSteps& plan) const;
-  void bind_memory(std::span<const memory::Repeat> repeats, BoundSteps& plan) const;
+  void bind_memory(BoundSteps& plan) const;
   void bind_address(const AddressSource& source, BoundSteps& plan) const;
   void bind_query(BoundSteps& plan) const;
   void bind_releases(BoundSteps& plan) const;

@@ -13,12 +13,12 @@ namespace heddle::engine {
 using ir::BufferId;
 using ir::PlanBuffer;
 
-/// Where an argument's memory may be overwritten, or the run tells sizes, steps keep the order of the schedule.
+/// Where an argument's memory may be overwritten, steps keep the order of the schedule.
 void Unit::find_batches() {
   const ir::ScheduleRecord& record = schedule_.record;
-  if (record.batch && cuda_ == nullptr && cache_bytes_ != 0 && phases_.count() == 1 &&
+  if (record.batch && cuda_ == nullptr && cache_bytes_ != 0 &&
       std::ranges::none_of(record.buffers, &PlanBuffer::donated))
-    batch_choice_ = std::make_unique<BatchChoice>(schedule_, *planner_,
+    batch_choice_ = std::make_unique<BatchChoice>(schedule_, phases_, *planner_,
                                                   program_.graph.assumptions(), cache_bytes_);
 }
 
@@ -32,12 +32,13 @@ void Unit::bind_batch(const memory::Repeat& repeat, BoundSteps& plan) const {
   inside.unit = this;
   inside.threads = plan.threads;
   inside.first_step = repeat.first_step;
-  inside.sizes = repeat.sizes;
+  inside.sizes = plan.sizes;
+  inside.sizes[*schedule_.record.batch] = repeat.sizes.at(*schedule_.record.batch);
   inside.step_sizes.resize(count);
   inside.library.resize(count);
   inside.custom.resize(count);
   inside.regions.resize(count);
-  const base::ExprTable::Values numbers = values(repeat.sizes);
+  const base::ExprTable::Values numbers = values(inside.sizes);
   bind_library(repeat.first_step, repeat.last_step + 1, numbers, batch->times, inside);
   scheduler::BoundStep all{};
   all.run_alone = run_batch;

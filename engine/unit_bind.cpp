@@ -376,8 +376,11 @@ void Unit::bind_other(const StepRecipe& recipe, const base::ExprTable::Values& v
 }
 
 /// The arena of the phase, after those of the phases before it.
-void Unit::bind_memory(std::span<const memory::Repeat> repeats, BoundSteps& plan) const {
-  memory::MemoryPlan own = planner_->bind(plan.sizes, plan.phase, repeats);
+void Unit::bind_memory(BoundSteps& plan) const {
+  // What repeated steps use lies in the first arena.
+  const std::span<const memory::Repeat> repeats = plan.repeats;
+  memory::MemoryPlan own =
+      planner_->bind(plan.sizes, plan.phase, plan.phase == 0 ? repeats : repeats.first(0));
   const std::int64_t begin = memory::aligned(plan.memory.peak_bytes);
   plan.arena_begins.push_back(begin);
   plan.memory.peak_bytes = begin + own.peak_bytes;
@@ -385,7 +388,7 @@ void Unit::bind_memory(std::span<const memory::Repeat> repeats, BoundSteps& plan
   plan.memory.offsets.resize(own.offsets.size(), memory::kNotInArena);
   for (std::size_t b = 0; b < own.offsets.size(); ++b)
     if (own.offsets[b] != memory::kNotInArena) plan.memory.offsets[b] = begin + own.offsets[b];
-  plan.memory.once = std::move(own.once);
+  if (plan.phase == 0) plan.memory.once = std::move(own.once);
 }
 
 /// What the step that begins the next phase reads, where it is told by now.
@@ -470,22 +473,23 @@ void Unit::make_library_ready(const BoundSteps& plan) const {
 }
 
 /// Steps of each Repeat, of which the first one runs them all, and those between.
-void Unit::bind_steps(std::span<const memory::Repeat> repeats,
-                      const base::ExprTable::Values& numbers, BoundSteps& plan) const {
+void Unit::bind_steps(const base::ExprTable::Values& numbers, BoundSteps& plan) const {
+  const ir::StepId end = phases_.begin(plan.phase + 1);
   ir::StepId step = plan.first_step;
-  const auto bind_until = [&](ir::StepId end) {
-    bind_library(step, end, numbers, 1, plan);
-    for (; step < end; ++step) {
+  const auto bind_until = [&](ir::StepId last) {
+    bind_library(step, last, numbers, 1, plan);
+    for (; step < last; ++step) {
       plan.steps.push_back(bind_step(step, numbers, plan));
       bind_addresses(step, plan);
     }
   };
-  for (const memory::Repeat& repeat : repeats) {
+  for (const memory::Repeat& repeat : plan.repeats) {
+    if (repeat.first_step < plan.first_step || repeat.first_step >= end) continue;
     bind_until(repeat.first_step);
     bind_batch(repeat, plan);
     step = repeat.last_step + 1;
   }
-  bind_until(phases_.begin(plan.phase + 1));
+  bind_until(end);
   for (const scheduler::BoundStep& bound : plan.steps)
     plan.scratch_bytes = std::max(plan.scratch_bytes, bound.scratch_bytes);
 }
@@ -523,16 +527,15 @@ void Unit::bind_phase(BoundSteps& plan, NestedPlans& known) const {
     plan.sizes[call->workspace] = plan.regions[step - begin]->workspace_bytes;
   }
   const base::ExprTable::Values numbers = values(plan.sizes);
-  const std::vector<memory::Repeat> repeats =
-      batch_choice_ == nullptr
-          ? std::vector<memory::Repeat>()
-          : batch_choice_->repeats(plan, [&](BufferId b) { return buffer_bytes(b, numbers); });
-  bind_memory(repeats, plan);
-  if (check_plans_ && phases_.is_last(plan.phase)) check_steps(*this, plan, repeats);
+  if (plan.phase == 0 && batch_choice_ != nullptr)
+    plan.repeats =
+        batch_choice_->repeats(plan, [&](BufferId b) { return buffer_bytes(b, numbers); });
+  bind_memory(plan);
+  if (check_plans_ && phases_.is_last(plan.phase)) check_steps(*this, plan);
   plan.steps.reserve(count);
   plan.table_start.reserve(count);
   plan.table.reserve(recipes_[end].first_address - recipes_[begin].first_address);
-  bind_steps(repeats, numbers, plan);
+  bind_steps(numbers, plan);
   bind_query(plan);
   add_stages(schedule_.stages, begin, end, plan);
   bind_releases(plan);
@@ -557,6 +560,7 @@ void Unit::bind_next(const BoundSteps& before, const SymbolValues& sizes, BoundS
   plan.phase = before.phase + 1;
   plan.memory = before.memory;
   plan.arena_begins = before.arena_begins;
+  plan.repeats = before.repeats;
   NestedPlans known;
   bind_phase(plan, known);
 }

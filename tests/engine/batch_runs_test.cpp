@@ -2,10 +2,13 @@
 #include "engine/batch_runs.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <stop_token>
+#include <thread>
 
 #include "engine/context.h"
 #include "engine/executable.h"
@@ -13,6 +16,7 @@
 #include "ir/evaluate.h"
 #include "ir/text.h"
 #include "scheduler/stop.h"
+#include "tests/support/json.h"
 #include "tests/support/one_op.h"
 
 namespace heddle::engine {
@@ -255,6 +259,123 @@ TEST_F(BatchRuns, EndEarly) {
     EXPECT_EQ(apart.run(got), 0);
     EXPECT_TRUE(same(want, got));
   }
+}
+
+/// Engines whose threads have small caches.
+class SmallCaches : public BatchRuns {
+ protected:
+  void SetUp() override {
+    BatchRuns::SetUp();
+    ::setenv("HEDDLE_L2_CACHE", "40000", 1);
+  }
+  void TearDown() override { ::unsetenv("HEDDLE_L2_CACHE"); }
+
+  static Tensor images(std::int64_t count) {
+    const ir::Literal noise = testing::noise(f32, {count, 40, 80});
+    return Tensor::wrap(const_cast<void*>(noise.data()), f32, noise.sizes()).clone();
+  }
+  /// Three steps that treat the images apart.
+  static EngineOptions options(int threads) {
+    EngineOptions options;
+    options.threads = threads;
+    options.check_plans = true;
+    options.disk_cache = false;
+    return options;
+  }
+  static Tensor layers(const Tensor& x) {
+    static const Tensor weights = Tensor::full(f32, {80, 80}, 0.01);
+    return matmul(softmax(matmul(relu(matmul(x, weights)), weights), -1), weights);
+  }
+};
+
+TEST_F(SmallCaches, PlansTellWhatRunsEntryByEntry) {
+  Engine engine(layers, options(2));
+  const std::vector<Tensor> inputs{images(8)};
+  const test::Json plan = test::Json::parse(engine.plan_json(inputs));
+  ASSERT_EQ(plan["batches"].size(), 1u);
+  const test::Json& batch = plan["batches"][0];
+  EXPECT_EQ(batch["first_step"], 0);
+  EXPECT_EQ(batch["last_step"], plan["steps"].size() - 1);
+  EXPECT_EQ(batch["times"].get<int>() * batch["entries"].get<int>(), 8);
+  EXPECT_EQ(batch["workers"], 2);
+  std::int64_t between = 0;
+  for (const test::Json& buffer : plan["buffers"])
+    if (buffer["role"] == "intermediate")
+      between = std::max(between, buffer["bytes"].get<std::int64_t>());
+  EXPECT_EQ(between, 40 * 80 * 4 * batch["entries"].get<int>());
+  EXPECT_LE(plan["lower_bound_bytes"], plan["peak_bytes"]);
+}
+
+TEST_F(SmallCaches, ProfilesTellStepsInside) {
+  for (const int threads : {1, 2}) {
+    Engine engine(layers, options(threads));
+    const std::vector<Tensor> inputs{images(8)};
+    const std::vector<double> want = engine.run(inputs)[0].to_doubles();
+    const std::vector<StepTime> steps = engine.profile(inputs, 2);
+    ASSERT_GE(steps.size(), 3u);
+    EXPECT_GT(steps[0].microseconds, 0);
+    ASSERT_EQ(steps[0].inside.size(), steps.size());
+    for (const StepTime& inside : steps[0].inside) {
+      EXPECT_GT(inside.microseconds, 0) << inside.kernel;
+      EXPECT_GE(inside.runs, 2);
+    }
+    EXPECT_GT(engine.profile(inputs, 1, Profile::Shares)[0].shared_microseconds, 0);
+    EXPECT_EQ(engine.run(inputs)[0].to_doubles(), want);
+    std::vector<Tensor> traced;
+    EXPECT_GE(engine.run_trace(inputs, &traced).size(), steps.size());
+    EXPECT_EQ(traced[0].to_doubles(), want);
+  }
+}
+
+/// Sizes of other dimensions are put in; that of the batch stays open.
+TEST_F(SmallCaches, SpecialisedExecutablesKeepTheBatchOpen) {
+  EngineOptions some = options(1);
+  some.specialise_after = 2;
+  Engine engine(layers, some);
+  const std::vector<Tensor> inputs{images(8)};
+  const std::vector<double> want = engine.run(inputs)[0].to_doubles();
+  for (int k = 0; k < 3; ++k) engine.run(inputs);
+  engine.wait_for_specialisations();
+  EXPECT_EQ(engine.stats().specialisations, 1u);
+  EXPECT_FALSE(test::Json::parse(engine.plan_json(inputs))["batches"].empty());
+  EXPECT_EQ(engine.run(inputs)[0].to_doubles(), want);
+  EXPECT_EQ(engine.run({images(5)})[0].sizes()[0], 5);
+}
+
+/// Of what follows a size that only the run tells.
+TEST_F(SmallCaches, OfALaterPhase) {
+  const auto late = [](const Tensor& x) {
+    const Tensor places = nonzero(sum(x, {0, 2}));
+    return std::vector<Tensor>{layers(x + cast(sum(places), f32)), places * 2};
+  };
+  for (const int threads : {1, 2}) {
+    Engine apart(late, options(threads));
+    ::unsetenv("HEDDLE_L2_CACHE");
+    Engine whole(late, options(threads));
+    const std::vector<Tensor> inputs{images(8)};
+    const std::vector<double> want = whole.run(inputs)[0].to_doubles();
+    ::setenv("HEDDLE_L2_CACHE", "40000", 1);
+    EXPECT_EQ(apart.run(inputs)[0].to_doubles(), want);
+    EXPECT_EQ(apart.run(inputs)[0].to_doubles(), want);
+    const auto has_inside = [](const StepTime& step) { return !step.inside.empty(); };
+    EXPECT_TRUE(std::ranges::any_of(apart.profile(inputs, 1), has_inside));
+    EXPECT_TRUE(std::ranges::none_of(whole.profile(inputs, 1), has_inside));
+  }
+}
+
+TEST_F(SmallCaches, OfManyCallersAtOnce) {
+  Engine engine(layers, options(2));
+  const std::vector<Tensor> inputs{images(8)};
+  const std::vector<double> want = engine.run(inputs)[0].to_doubles();
+  std::vector<std::thread> callers;
+  std::atomic<int> wrong{0};
+  for (int k = 0; k < 4; ++k)
+    callers.emplace_back([&] {
+      for (int call = 0; call < 5; ++call)
+        if (engine.run(inputs)[0].to_doubles() != want) ++wrong;
+    });
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <regex>
 #include <span>
@@ -378,6 +379,28 @@ TEST_F(KeptPlanTest, WeightsOfAFileLeaveMemory) {
     EXPECT_LE(hd::tests::resident_bytes(file->data()), bytes / 8);
   }
   fs::remove(path);
+}
+
+/// What runs entry by entry (engine/batch_runs.h) does so in a plan from disk, too.
+TEST_F(KeptPlanTest, TellsWhatTreatsEntriesOfABatchApart) {
+  if (HEDDLE_WITH_LLVM == 0) GTEST_SKIP() << "this build compiles nothing for the CPU";
+  ::setenv("HEDDLE_L2_CACHE", "40000", 1);
+  const hd::Tensor weights = filled({80, 80}, 4);
+  const Callable layers = [&](std::span<const hd::Tensor> x) -> Tensors {
+    const hd::Tensor hidden = hd::softmax(hd::matmul(x[0], weights));
+    return {hd::matmul(hidden, weights)};
+  };
+  const Tensors inputs{filled({8, 40, 80}, 5)};
+  std::string first;
+  for (const std::size_t found : {std::size_t{0}, std::size_t{1}}) {
+    hd::Engine engine = engine_of(layers);
+    const std::string result = bytes_of(engine.run(inputs)[0]);
+    if (found == 0) first = result;
+    EXPECT_EQ(result, first);
+    EXPECT_EQ(engine.stats().found_plans, found);
+    EXPECT_THAT(engine.plan_json(inputs), testing::HasSubstr("\"workers\""));
+  }
+  ::unsetenv("HEDDLE_L2_CACHE");
 }
 
 }  // namespace
