@@ -14,6 +14,7 @@
 
 namespace heddle::engine {
 
+using ir::BufferId;
 using ir::StepId;
 
 BatchFrame::BatchFrame(const BoundBatch& batch) : batch_(batch) {
@@ -113,40 +114,76 @@ void run_batch(const scheduler::BoundStep& step, scheduler::Executor& executor,
   }
 }
 
-void check_batches(const BoundSteps& plan) {
-  for (const auto& batch : plan.batches) {
-    const BoundSteps& once = *batch->steps;
-    const Unit& unit = *once.unit;
-    const base::ExprTable::Values values = unit.values(once.sizes);
-    const base::ExprTable::Values all = unit.values(plan.sizes);
-    std::size_t at = 0;
-    for (std::uint32_t k = 0; k < once.steps.size(); ++k) {
-      const StepId step = once.first_step + k;
-      const ir::PlanStep& planned = unit.schedule().record.steps[step];
-      const jit::Launch& launch = unit.program().launches[unit.schedule().given[step]];
-      const jit::Interval whole{0, once.steps[k].extent - 1};
-      std::optional<std::vector<jit::Touched>> touched;
-      if (unit.program().kernels[planned.kernel].nest != nullptr)
-        touched = unit.footprints(step).at(once.step_sizes[k]).of({&whole, 1});
-      else
-        touched = once.library[k]->touched(0, once.steps[k].extent);
-      for (std::size_t b = 0; b < launch.buffers.size(); ++b, ++at) {
-        const BoundBatch::Move& move = batch->moves[at];
-        const std::int64_t bytes = unit.buffer_bytes(launch.buffers[b], values);
-        const bool moves = move.time_bytes != 0 || move.worker_bytes != 0;
-        const std::int64_t times = moves ? batch->times : 1;
-        HD_CHECK(unit.buffer_bytes(launch.buffers[b], all) == bytes * times,
-                 "entries of a batch do not lie one behind the other");
-        HD_CHECK(!moves || move.worker_bytes >= bytes || move.time_bytes == bytes,
-                 "an entry's bytes are where another one's are");
-        if (!touched) continue;
-        HD_CHECK(moves || (*touched)[b].written.is_empty(), "every time writes the same bytes");
-        for (const jit::Interval& part : {(*touched)[b].read, (*touched)[b].written})
-          HD_CHECK(part.is_empty() || !moves || (part.low >= 0 && part.high < bytes),
-                   "a time touches bytes of another one");
-      }
+namespace {
+
+/// Each step's bytes lie one entry behind the other, and a time touches those of its own alone.
+void check_entries(const BoundBatch& batch, const base::ExprTable::Values& all) {
+  const BoundSteps& once = *batch.steps;
+  const Unit& unit = *once.unit;
+  const base::ExprTable::Values values = unit.values(once.sizes);
+  std::size_t at = 0;
+  for (std::uint32_t k = 0; k < once.steps.size(); ++k) {
+    const StepId step = once.first_step + k;
+    const ir::PlanStep& planned = unit.schedule().record.steps[step];
+    const jit::Launch& launch = unit.program().launches[unit.schedule().given[step]];
+    const jit::Interval whole{0, once.steps[k].extent - 1};
+    std::optional<std::vector<jit::Touched>> touched;
+    if (unit.program().kernels[planned.kernel].nest != nullptr)
+      touched = unit.footprints(step).at(once.step_sizes[k]).of({&whole, 1});
+    else
+      touched = once.library[k]->touched(0, once.steps[k].extent);
+    for (std::size_t b = 0; b < launch.buffers.size(); ++b, ++at) {
+      const BoundBatch::Move& move = batch.moves[at];
+      const std::int64_t bytes = unit.buffer_bytes(launch.buffers[b], values);
+      const bool moves = move.time_bytes != 0 || move.worker_bytes != 0;
+      HD_CHECK(unit.buffer_bytes(launch.buffers[b], all) == bytes * (moves ? batch.times : 1),
+               "entries of a batch do not lie one behind the other");
+      HD_CHECK(!moves || move.worker_bytes >= bytes || move.time_bytes == bytes,
+               "an entry's bytes are where another one's are");
+      if (!touched) continue;
+      HD_CHECK(moves || (*touched)[b].written.is_empty(), "every time writes the same bytes");
+      for (const jit::Interval& part : {(*touched)[b].read, (*touched)[b].written})
+        HD_CHECK(part.is_empty() || !moves || (part.low >= 0 && part.high < bytes),
+                 "a time touches bytes of another one");
     }
   }
+}
+
+/// The workers' arenas hold what is theirs, and nothing else while the steps run.
+void check_arenas(const memory::Repeat& repeat, const BoundSteps& plan,
+                  const base::ExprTable::Values& all) {
+  const Unit& unit = *plan.unit;
+  const memory::MemoryPlan& memory = plan.memory;
+  std::vector<BufferId> inside, others;
+  for (BufferId b = 0; b < memory.offsets.size(); ++b) {
+    if (memory.offsets[b] == memory::kNotInArena || unit.planner().roots()[b] != b) continue;
+    const memory::Lifetime life = unit.planner().chain_lifetime(b);
+    if (life.last_step < repeat.first_step || life.first_step > repeat.last_step) continue;
+    (memory.once_of(b).bytes != 0 ? inside : others).push_back(b);
+  }
+  if (inside.empty()) return;
+  const std::int64_t begin = memory.offsets[*std::ranges::min_element(
+      inside, {}, [&](BufferId b) { return memory.offsets[b]; })];
+  const std::int64_t worker_bytes = memory.once_of(inside[0]).worker_bytes;
+  for (const BufferId b : inside)
+    HD_CHECK(memory.once_of(b).worker_bytes == worker_bytes &&
+                 memory.offsets[b] + memory.once_of(b).bytes <= begin + worker_bytes,
+             "a worker's bytes are another one's");
+  for (const BufferId b : others)
+    HD_CHECK(memory.offsets[b] >= begin + worker_bytes * repeat.workers ||
+                 memory.offsets[b] + unit.buffer_bytes(b, all) <= begin,
+             "a worker's bytes are used by others");
+}
+
+}  // namespace
+
+void check_batches(const BoundSteps& plan) {
+  const base::ExprTable::Values all = plan.unit->values(plan.sizes);
+  for (const auto& batch : plan.batches) check_entries(*batch, all);
+  const auto end = plan.first_step + static_cast<StepId>(plan.steps.size());
+  for (const memory::Repeat& repeat : plan.repeats)
+    if (repeat.first_step >= plan.first_step && repeat.first_step < end)
+      check_arenas(repeat, plan, all);
 }
 
 }  // namespace heddle::engine

@@ -10,7 +10,8 @@
 
 namespace heddle::engine {
 
-/// Proves that no time writes what another one touches, and that addresses stay within what a time has of each buffer.
+/// Proves that no time writes what another one touches, that addresses stay within what a time has of each buffer, and that workers' arenas
+/// are apart.
 /// @throws InternalError.
 void check_batches(const BoundSteps& plan);
 
