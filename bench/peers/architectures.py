@@ -1,8 +1,8 @@
 """Networks of timm, torchvision, transformers and diffusers, with random weights, exported by PyTorch and run through
-Heddle and ONNX Runtime on one thread: same outputs, and which is faster.
+Heddle and ONNX Runtime, on one thread or --threads: same outputs, and which is faster.
 
 usage: PYTHON bench/peers/architectures.py [--only REGEX] [--exporter dynamo|torchscript] [--other-sizes | --batch N] [--variant NAME]
-                                           [--heddle PATH] [--rounds N] [--openvino] [--no-times] [--write] [--list]
+                                           [--heddle PATH] [--rounds N] [--threads N] [--openvino] [--no-times] [--write] [--list]
 
 PYTHON has torch, torchvision, timm, transformers, diffusers, onnxscript and onnxruntime from PyPI (6 GB; nothing is fetched while
 it runs), and openvino for --openvino. The exporter `dynamo` keeps the sizes of the inputs, `torchscript` leaves the axes open

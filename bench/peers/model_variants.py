@@ -57,5 +57,5 @@ VARIANTS = {"dynamic_u8": dynamic(quantization.QuantType.QUInt8), "dynamic_i8": 
 
 def tolerance(source, path, inputs):
     """As much as ONNX Runtime's outputs differ from those of the original model, or 0.02."""
-    found = [OnnxRuntime(file, inputs).outputs.values() for file in (path, source)]
+    found = [OnnxRuntime(file, inputs, threads=1).outputs.values() for file in (path, source)]
     return max([LEAST_TOLERANCE] + [distance(a, b) for a, b in zip(*found)])

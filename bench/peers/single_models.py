@@ -1,5 +1,5 @@
-"""One model at a time through Heddle and ONNX Runtime on one thread: same outputs, and which is faster; with --openvino the
-times of OpenVINO, too."""
+"""One model at a time through Heddle and ONNX Runtime, on one thread or --threads: same outputs, and which is faster; with
+--openvino the times of OpenVINO, too."""
 import contextlib
 import datetime
 import json
@@ -36,12 +36,12 @@ def write_case(folder, model, inputs, outputs):
 
 
 class OnnxRuntime:
-    """A session on one thread, called with its inputs in place where it lets itself be: with strings, and with outputs
+    """A session, called with its inputs in place where it lets itself be: with strings, and with outputs
     whose rank is declared wrong, it does not."""
 
-    def __init__(self, path, inputs):
+    def __init__(self, path, inputs, threads):
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
         options.log_severity_level = 4
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -71,13 +71,13 @@ class OnnxRuntime:
 class OpenVino(peers.Process):
     """A process of its own that holds the model at the sizes of its inputs; some models end it."""
 
-    def __init__(self, path, inputs):
+    def __init__(self, path, inputs, threads):
         self.folder = tempfile.TemporaryDirectory()
         folder = pathlib.Path(self.folder.name)
         graphs.write_case(folder / "case", inputs)
         command = peers.python_command("openvino")
         # Data beside a model are found from the model's own path.
-        super().__init__(command, folder, 1, model=path)
+        super().__init__(command, folder, threads, model=path)
 
     def turn(self):
         return statistics.median(self.ask(f"turn {TURN_SECONDS}")["samples_us"])
@@ -86,13 +86,13 @@ class OpenVino(peers.Process):
 class Heddle:
     """The command, with the inputs of a case, and with a cache of kernels that is not the user's."""
 
-    def __init__(self, command, case, inputs):
-        self.command, self.model = command, str(case / "model.onnx")
+    def __init__(self, command, case, inputs, threads):
+        self.command, self.model, self.threads = command, str(case / "model.onnx"), str(threads)
         self.inputs = [f"--input={name}={case}/test_data_set_0/input_{k}.pb" for k, name in enumerate(inputs)]
 
     def call(self, action, *options):
         """What a command prints. Raises RuntimeError with what it says is wrong."""
-        command = [self.command, action, self.model, "--threads", "1", *self.inputs, *options]
+        command = [self.command, action, self.model, "--threads", self.threads, *self.inputs, *options]
         environment = os.environ | {"HEDDLE_CACHE_DIR": str(ROOT / ".cache/heddle")}
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, env=environment)
@@ -140,12 +140,12 @@ def compare(row, args, case, model, make_inputs, tolerance_of, timed=True):
     ONNX Runtime's outputs, is left in a folder, for `heddle verify`."""
     try:
         inputs = make_inputs()
-        peer = OnnxRuntime(model, inputs)
+        peer = OnnxRuntime(model, inputs, args.threads)
     except Exception as error:  # of protobuf, numpy or ONNX Runtime: the model does not count
         row["verdict"] = "not counted, ONNX Runtime: " + one_line(error)
         return
     write_case(case, model, inputs, peer.outputs)
-    heddle = Heddle(args.heddle, case, inputs)
+    heddle = Heddle(args.heddle, case, inputs, args.threads)
     try:
         pairs = zip(heddle.outputs(), peer.outputs.values(), strict=True)
         found = [(distance(got, want), tolerance_of(want)) for got, want in pairs]
@@ -155,17 +155,17 @@ def compare(row, args, case, model, make_inputs, tolerance_of, timed=True):
         # ONNX Runtime takes strings one by one, Heddle their codes.
         has_strings = any(array.dtype == object for array in inputs.values())
         if timed and not args.no_times and not has_strings:
-            with openvino_of(model, inputs) if args.openvino else contextlib.nullcontext() as openvino:
+            with openvino_of(model, inputs, args.threads) if args.openvino else contextlib.nullcontext() as openvino:
                 measure(row, heddle, peer, openvino, args.rounds)
     except (RuntimeError, ValueError) as error:
         row["verdict"] = one_line(error)
 
 
 @contextlib.contextmanager
-def openvino_of(model, inputs):
+def openvino_of(model, inputs, threads):
     """None where OpenVINO does not take the model."""
     try:
-        openvino = OpenVino(model, inputs)
+        openvino = OpenVino(model, inputs, threads)
     except RuntimeError:
         yield None
         return
@@ -225,6 +225,7 @@ def summary(rows, what):
 def add_options(parser, name, rounds):
     parser.add_argument("--heddle", default=str(ROOT / "build/release/bin/heddle"))
     parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--threads", type=int, default=1, help="of each engine")
     parser.add_argument("--no-times", action="store_true")
     parser.add_argument("--openvino", action="store_true", help="OpenVINO's times, too")
     parser.add_argument("--write", action="store_true", help=f"write bench/results/<date>_{name}.md")
@@ -235,7 +236,7 @@ def add_options(parser, name, rounds):
 def write_report(args, name, title, load, text):
     """`load`: the load averages at the start."""
     method = f"""{peers.processor()}; load averages {load} at the start and {peers.load_average()} at the end.
-ONNX Runtime {onnxruntime.__version__}, one thread each. Times are medians of turns of {TURN_SECONDS} s, Heddle's
+ONNX Runtime {onnxruntime.__version__}, {args.threads} thread{"s" * (args.threads > 1)} each. Times are medians of turns of {TURN_SECONDS} s, Heddle's
 between two of ONNX Runtime's; a ratio is the median of {args.rounds} rounds. A difference is the largest one over the
 largest magnitude of that output. `bench/peers/{name}.py` writes this file and says how inputs are made."""
     path = ROOT / f"bench/results/{args.date}_{name}.md"
