@@ -1,6 +1,7 @@
 // Times of single steps.
 #include <algorithm>
 #include <chrono>
+#include <fmt/format.h>
 #include <optional>
 
 #include "engine/engine_impl.h"
@@ -43,8 +44,13 @@ class StepClock {
       if (k == 0) step.microseconds.back() += asked;
       if (k == 0 && what_ == Profile::Shares) step.shared.back() += asked - saved;
       step.work = plan.steps[k].work;
-      step.bytes = bytes_of(plan, plan.first_step + k);
+      const std::size_t last = last_of(plan, k);
+      step.bytes = 0;
+      for (std::size_t own = k; own <= last; ++own)
+        step.bytes += bytes_of(plan, plan.first_step + own);
+      step.last = plan.first_step + last;
       if (status != 0) return status;
+      k = last;
     }
     NestedClock::set_current(what_ == Profile::Steps ? &between_ : nullptr);
     if (what_ == Profile::Shares) shares_.emplace(executor);
@@ -62,9 +68,12 @@ class StepClock {
     const ir::ScheduleRecord& record = unit_.schedule().record;
     const std::vector<std::string> names = names_of_kernels(record);
     std::vector<StepTime> steps;
-    for (std::size_t k = 0; k < times_.size(); ++k) {
+    for (std::size_t k = 0; k < times_.size(); k = std::max(k, times_[k].last) + 1) {
+      const std::string& kernel = names[record.steps[k].kernel];
       steps.push_back({.step = k,
-                       .kernel = names[record.steps[k].kernel],
+                       .kernel = times_[k].last <= k
+                                     ? kernel
+                                     : fmt::format("steps {} to {}", k, times_[k].last),
                        .microseconds = median_of(times_[k].microseconds),
                        .shared_microseconds = median_of(times_[k].shared),
                        .bytes = times_[k].bytes,
@@ -77,10 +86,19 @@ class StepClock {
  private:
   struct Times {
     std::vector<double> microseconds, shared;
+    std::size_t last =
+        0;  ///< of the steps that this one runs for some entries of a batch after others
     std::int64_t bytes = 0;
     std::int64_t work = 0;
     NestedClock inside{};
   };
+
+  /// The last step that runs when step `k` does.
+  static std::size_t last_of(const BoundSteps& plan, std::size_t k) {
+    for (const auto& batch : plan.batches)
+      if (batch->first == k) return k + batch->steps->steps.size() - 1;
+    return k;
+  }
 
   std::int32_t time_step(Frame& frame, scheduler::Executor& executor, std::size_t k, Times& times) {
     if (what_ == Profile::Shares) {

@@ -120,9 +120,11 @@ def at_other_sizes(inputs, open_axes):
 
 
 def in_batch(inputs, open_axes, batch):
-    """The first axis so many times as large, where it is open."""
-    return {name: np.concatenate([array] * batch) if 0 in open_axes.get(name, []) else array
-            for name, array in inputs.items()}
+    """The first axis so many times as large, where it is open, each time with other elements."""
+    def repeated(array):
+        return np.concatenate([np.roll(array, k, axis=-1) for k in range(batch)])
+
+    return {name: repeated(array) if 0 in open_axes.get(name, []) else array for name, array in inputs.items()}
 
 
 def in_form(variant, path, inputs):

@@ -252,7 +252,8 @@ struct StepTime {
   std::int64_t work =
       0;  ///< scalar operations, as schedules estimate them: a multiply-add counts as 1 or 2
   /// Of Profile::Steps and a step that runs plans of its own, as a branch or a loop does: their steps, one run after another. What they say
-  /// is of all runs in a call, on average: `runs` of them.
+  /// is of all runs in a call, on average: `runs` of them. Steps that are run for some entries of a batch after others are one, the first
+  /// of them, with `kernel` "steps 0 to 9", and are all here.
   std::vector<StepTime> inside{};
   double runs = 1;
 };
