@@ -205,6 +205,20 @@ bool agrees(const Node& node, const Apart& apart, const ByEntry& batches) {
   return true;
 }
 
+/// The same of elements of operands that are broadcast together, which needs no look at them.
+bool agrees_pointwise(const Node& node, const ByEntry& batches) {
+  return std::ranges::all_of(node.inputs(), [&](const Value& input) {
+    if (!input) return true;
+    const Dims& from = input.meta().sizes;
+    const Dims& to = node.output().sizes;
+    const auto operand = batches.dimension(from);
+    if (!operand) return true;
+    const auto result = batches.dimension(to);
+    return result && from.size() - operand->dimension == to.size() - result->dimension &&
+           operand->of_entry == result->of_entry;
+  });
+}
+
 /// Of windows and reductions over dimensions that the node names.
 bool names_axis(const Node& node, std::size_t axis) {
   return node.has("axes") &&
@@ -225,6 +239,8 @@ bool mentions_in_attrs(const Node& node, Symbol batch) {
 bool ByEntry::find(const Node& node) const {
   if (!holds_entries(node)) return false;
   const Lowering& lowering = node.op().lowering;
+  if (lowering.element != nullptr && node.op().reorder == ops::reorder_pointwise)
+    return agrees_pointwise(node, *this);
   AnyElement element(*this, batch_);
   if (lowering.view != nullptr) {
     const std::vector<SymExpr> index = element.of(node.output().sizes);
