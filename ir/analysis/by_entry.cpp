@@ -1,7 +1,6 @@
 #include "ir/analysis/by_entry.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <string_view>
 #include <unordered_map>

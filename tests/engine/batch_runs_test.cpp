@@ -94,6 +94,13 @@ bool same(const std::vector<ir::Literal>& a, const std::vector<ir::Literal>& b) 
   });
 }
 
+void expect_same(Bound& whole, Bound& apart) {
+  std::vector<ir::Literal> want, got;
+  EXPECT_EQ(whole.run(want), 0);
+  EXPECT_EQ(apart.run(got), 0);
+  EXPECT_TRUE(same(want, got));
+}
+
 /// A network as those of images: what is between its layers shrinks, and its last product has many weights.
 const char* const kImages =
     R"(graph @main(%x: f32[s0, 3, 24, 24], %v: f32[16, 3, 3, 3], %w: f32[16, 1, 3, 3], %p: f32[32, 16, 1, 1], %m: f32[32, 200]) {
@@ -164,10 +171,7 @@ TEST_F(BatchRuns, OfSeveralEntriesAtATime) {
     Bound apart(text, {{kBatch, 6000}}, threads, 200'000);
     ASSERT_EQ(apart.plan().batches.size(), 1u);
     EXPECT_GT(apart.plan().batches[0]->steps->sizes.at(kBatch), 50);
-    std::vector<ir::Literal> want, got;
-    EXPECT_EQ(whole.run(want), 0);
-    EXPECT_EQ(apart.run(got), 0);
-    EXPECT_TRUE(same(want, got));
+    expect_same(whole, apart);
   }
 }
 
@@ -186,10 +190,7 @@ TEST_F(BatchRuns, EndWhereEntriesMeet) {
   Bound apart(text, {{kBatch, 12}}, 2, 40'000);
   for (const auto& batch : apart.plan().batches)
     EXPECT_LT(batch->steps->steps.size(), apart.plan().steps.size() - 1);
-  std::vector<ir::Literal> want, got;
-  EXPECT_EQ(whole.run(want), 0);
-  EXPECT_EQ(apart.run(got), 0);
-  EXPECT_TRUE(same(want, got));
+  expect_same(whole, apart);
 }
 
 /// What was there before a run of steps, and what is read after it, is there all the while.
@@ -213,10 +214,7 @@ TEST_F(BatchRuns, KeepWhatTheyShareWithOthers) {
     Bound whole(text, {{kBatch, 12}}, threads, 0);
     Bound apart(text, {{kBatch, 12}}, threads, 60'000);
     EXPECT_FALSE(apart.plan().batches.empty());
-    std::vector<ir::Literal> want, got;
-    EXPECT_EQ(whole.run(want), 0);
-    EXPECT_EQ(apart.run(got), 0);
-    EXPECT_TRUE(same(want, got));
+    expect_same(whole, apart);
   }
 }
 
