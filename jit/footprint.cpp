@@ -193,7 +193,17 @@ class Footprints::Walk {
     const auto a_stride = [](const ContractStmt::Run& run) { return run.a_stride; };
     const auto b_stride = [](const ContractStmt::Run& run) { return run.b_stride; };
     operand(contract.a, contract.rows, contract.depth, contract, a_stride);
-    operand(contract.b, contract.depth, contract.columns, contract, b_stride);
+    if (contract.panel_columns == 0) {
+      operand(contract.b, contract.depth, contract.columns, contract, b_stride);
+      return;
+    }
+    for (std::int64_t k = 0; k * contract.panel_columns < contract.tile_columns; ++k) {
+      TileOperand panel = contract.b;
+      panel.base += contract.panel_stride * k;
+      const SymExpr columns =
+          min(contract.panel_columns, max(0, contract.columns - k * contract.panel_columns));
+      operand(panel, contract.depth, columns, contract, b_stride);
+    }
   }
   void visit(const auto&) {}
 

@@ -295,10 +295,13 @@ struct ContractStmt {
   /// side, and are rounded and put together first. The depth counts elements of the buffers; an odd one more of each row of a is
   /// read, and is finite.
   bool gathers = false;
-  /// The sum is over these too, outermost first; nothing accumulates then. Either groups of u8 and i8 are multiplied, or both operands
-  /// lie along the depth, whose neighbours are the lanes of a sum, and have the accumulator's dtype, and columns are few and known. No
+  /// The sum is over these too, outermost first; nothing accumulates then. Either groups are multiplied, or both operands lie along the
+  /// depth, whose neighbours are the lanes of a sum, and have the accumulator's dtype, and columns are few and known. No
   /// runs: as one that comes once.
   std::vector<Run> runs{};
+  /// Of groups in runs: columns of b lie in panels of so many, 16 or 32, whose first elements are `panel_stride` apart; 0: all in one.
+  std::int64_t panel_columns = 0;
+  SymExpr panel_stride = 0;
 };
 
 struct Stmt {

@@ -272,9 +272,9 @@ void NestBuilder::contract(ContractStmt stmt) {
   if (stmt.b.dequantised) read_parts(*stmt.b.dequantised);
   if (stmt.b.windows && stmt.b.windows->outside)
     nest_.buffers.at(stmt.b.windows->outside->buffer).read = true;
-  for (SymExpr* expr :
-       {&stmt.rows, &stmt.columns, &stmt.depth, &stmt.a.base, &stmt.a.row_stride,
-        &stmt.a.column_stride, &stmt.b.base, &stmt.b.row_stride, &stmt.b.column_stride})
+  for (SymExpr* expr : {&stmt.rows, &stmt.columns, &stmt.depth, &stmt.a.base, &stmt.a.row_stride,
+                        &stmt.a.column_stride, &stmt.b.base, &stmt.b.row_stride,
+                        &stmt.b.column_stride, &stmt.panel_stride})
     *expr = simplify(*expr);
   for (ContractStmt::Run& run : stmt.runs)
     for (SymExpr* expr : {&run.count, &run.a_stride, &run.b_stride}) *expr = simplify(*expr);

@@ -136,7 +136,10 @@ class Checker {
     require(s.group == 1 || (s.group == 4 && bytes) || (s.group == 2 && pairs),
             "N12 group of the operands");
     require(!s.pairs_fit || s.group == 4, "N12 pairs of what is no group");
-    for (const SymExpr* expr : {&s.rows, &s.columns, &s.depth}) index(*expr);
+    for (const SymExpr* expr : {&s.rows, &s.columns, &s.depth, &s.panel_stride}) index(*expr);
+    require(s.panel_columns == 0 || (s.group != 1 && !s.runs.empty() &&
+                                     (s.panel_columns == 16 || s.panel_columns == 32)),
+            "N12 panels of what is no group, or not of 16 or 32 columns");
     for (const TileOperand* operand : {&s.a, &s.b}) {
       require(buffer(operand->buffer).read, "N3 operands of a contraction are declared as read");
       for (const SymExpr* expr : {&operand->base, &operand->row_stride, &operand->column_stride})
@@ -256,13 +259,14 @@ class Checker {
       for (const SymExpr* expr : {&run.count, &run.a_stride, &run.b_stride}) index(*expr);
     const DType a = buffer(s.a.buffer).dtype, b = buffer(s.b.buffer).dtype;
     const bool of_groups =
-        s.dtype == DType::I32 && s.group == 4 && a == DType::U8 && b == DType::I8;
+        (s.dtype == DType::I32 && s.group == 4 && a == DType::U8 && b == DType::I8) ||
+        (s.dtype == DType::F32 && s.group == 2 && !s.gathers);
     const bool along_depth = is_floating(s.dtype) && s.group == 1 && a == s.dtype && b == s.dtype &&
                              s.a.column_stride.is_constant(1) && s.b.row_stride.is_constant(1) &&
                              s.columns.is_constant(s.tile_columns);
     require(s.runs.empty() ||
                 ((of_groups || along_depth) && !s.accumulate && !s.b.windows && !s.b.dequantised),
-            "N18 runs of operands along the depth or of groups of bytes");
+            "N18 runs of operands along the depth or of groups");
   }
 
   void dequantised(const ContractStmt& s) const {

@@ -94,7 +94,10 @@ class Printer {
          s.columns.to_string() + " depth " + s.depth.to_string() +
          (s.group == 1 ? "" : " group " + std::to_string(s.group)) +
          (s.gathers ? " gathered" : "") + (s.pairs_fit ? " of pairs that fit i16" : "") +
-         (s.tf32 ? " tf32" : "") + runs(s));
+         (s.tf32 ? " tf32" : "") + runs(s) +
+         (s.panel_columns == 0 ? ""
+                               : " panels of " + std::to_string(s.panel_columns) + " by " +
+                                     s.panel_stride.to_string()));
   }
 
  private:

@@ -7,6 +7,8 @@
 //   pairs_fit             as that of packed_int8_matmul
 //   columns               of the matrix: channels of the result
 //   groups                each has as many of x's channels, and of the columns, for which it has panels of its own
+//   align                 the taps along the last dimension, which lie behind each other in panels, begin at a multiple of so many
+//                         rows of the matrix, those between them 0
 //   kernel, strides,
 //   pads_low, pads_high,
 //   dilations             one entry a spatial dimension; see window.h
@@ -22,7 +24,7 @@
 //   C5  strides and dilations are at least 1, pads at least 0
 //   C6  the last dimension of panels is 4
 //   C7  groups is at least 1 and divides c and columns
-//   C8  q groups of 4 hold a window, and q - 1 do not
+//   C8  align is at least 1, q groups of 4 hold a window, and q - 1 do not
 //   C9  each group's share of the p panels of w columns holds its columns, and one less does not
 //   C10 the kernel fits into the padded input
 //   C11 pairs_fit is a bool without dimensions

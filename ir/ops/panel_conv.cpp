@@ -12,7 +12,25 @@ namespace {
 /// What the columns of panels are multiplied by.
 struct GroupedColumns {
   std::int64_t groups, taps, channels, columns;
+  std::int64_t run;    ///< taps that lie behind each other in panels
+  std::int64_t align;  ///< where the next ones begin
 };
+
+/// Rows of the matrix of a group in panels for each run of taps, zeros behind them included.
+std::int64_t rows_of_run(std::int64_t elements, std::int64_t align) {
+  return (elements + align - 1) / align * align;
+}
+
+void check_depth(const InferContext& ctx, const SymExpr& channels, std::int64_t group) {
+  const std::string label = "C8 align is at least 1, q groups of " + std::to_string(group) +
+                            " hold a window, and q - 1 do not";
+  const std::int64_t align = ctx.integer("align");
+  if (align < 1) fail_argument(ctx, label, "1 or more", std::to_string(align));
+  const auto& kernel = ctx.ints("kernel");
+  const SymExpr run_rows = ceildiv(channels * kernel.back(), align) * align;
+  const SymExpr rows = run_rows * (element_count(kernel) / kernel.back());
+  ctx.require_equal(ceildiv(rows, group), ctx.meta(1).sizes[1], label);
+}
 
 void check_taps(const InferContext& ctx, std::size_t spatial) {
   const auto& kernel = ctx.ints("kernel");
@@ -42,8 +60,9 @@ Literal matrix_of_groups(const Literal& panels, DType dtype, const GroupedColumn
   const std::int64_t width = panels.sizes()[2];
   // Columns of panels, those that fill the last one of a group too.
   const std::int64_t padded = panels.sizes()[0] / of.groups * width;
+  const std::int64_t run = of.run * group_channels, run_rows = rows_of_run(run, of.align);
   const Literal packed =
-      matrix_of_panels(panels, dtype, of.taps * group_channels, padded * of.groups);
+      matrix_of_panels(panels, dtype, of.taps / of.run * run_rows, padded * of.groups);
   return with_number(dtype, [&]<typename T>() {
     const std::vector<T> from = dense<T>(packed);
     std::vector<T> matrix(static_cast<std::size_t>(of.taps * of.channels * of.columns));
@@ -52,7 +71,9 @@ Literal matrix_of_groups(const Literal& panels, DType dtype, const GroupedColumn
         for (std::int64_t j = 0; j < of.columns; ++j) {
           const std::int64_t g = j / group_columns;
           const std::int64_t row = tap * of.channels + g * group_channels + c;
-          const std::int64_t place = (tap * group_channels + c) * padded * of.groups + g * padded;
+          const std::int64_t in_run = tap % of.run * group_channels + c;
+          const std::int64_t from_row = tap / of.run * run_rows + in_run;
+          const std::int64_t place = from_row * padded * of.groups + g * padded;
           matrix[static_cast<std::size_t>(row * of.columns + j)] =
               from[static_cast<std::size_t>(place + j % group_columns)];
         }
@@ -67,6 +88,7 @@ std::vector<AttrSpec> panel_conv_attrs() {
   attrs.push_back({"kernel", AttrKind::Ints, {}});
   attrs.push_back({"columns", AttrKind::Int, {}});
   attrs.push_back({"groups", AttrKind::Int, std::int64_t{1}});
+  attrs.push_back({"align", AttrKind::Int, std::int64_t{1}});
   return attrs;
 }
 
@@ -84,8 +106,7 @@ std::vector<TensorMeta> panel_conv(const InferContext& ctx, std::int64_t group, 
   const SymExpr columns = ctx.integer("columns");
   const std::int64_t groups = groups_of_panels(ctx);
   const SymExpr channels = floordiv(x.back(), groups);
-  ctx.require_equal(ceildiv(channels * element_count(kernel), group), panels[1],
-                    "C8 q groups of " + of_group + " hold a window, and q - 1 do not");
+  check_depth(ctx, channels, group);
   constexpr std::string_view kC9 =
       "C9 each group's share of the p panels of w columns holds its columns, and one less does not";
   require_le(ctx, 1, panels[2], kC9, "at least 1 column a panel", panels[2].to_string());
@@ -133,7 +154,9 @@ Literal panel_conv_sums(const EvalContext& ctx, std::int64_t outside) {
   const GroupedColumns columns{.groups = ctx.node.integer("groups"),
                                .taps = element_count(ctx.node.ints("kernel")),
                                .channels = ctx.inputs[0].sizes().back(),
-                               .columns = sizes.back()};
+                               .columns = sizes.back(),
+                               .run = ctx.node.ints("kernel").back(),
+                               .align = ctx.node.integer("align")};
   const DType dtype = ctx.node.output().dtype;
   return matrix_product(windows(ctx, outside), matrix_of_groups(ctx.inputs[1], dtype, columns),
                         sizes);

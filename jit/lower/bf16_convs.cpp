@@ -10,6 +10,7 @@
 #include "jit/lower/decompose.h"
 #include "jit/lower/fixed_values.h"
 #include "jit/lower/group_panels.h"
+#include "jit/nests/panel_conv.h"
 
 namespace heddle::jit {
 namespace {
@@ -31,12 +32,17 @@ class ConvNarrower {
     const std::string region = region_of(node);
     Value& x = narrowed_[{node.input(0), region}];
     if (!x) x = as_bf16(builder, rewriter.map(node.input(0)));
-    Value& panels = panels_[{node.input(1), region}];
+    const std::int64_t align = options_.amx ? patch_alignment(node, 1, DType::BF16) : 1;
+    Value& panels = panels_[{{node.input(1), region}, align}];
+    ir::Attrs attrs = panel_conv_attrs(node);
+    attrs["align"] = align;
     if (!panels) {
       const Value filters = filters_of(builder, rewriter.map(node.input(1)));
-      panels = emit_group_panels(builder, as_bf16(builder, filters), kPair);
+      const std::int64_t columns = node.input(1).meta().sizes[0].constant();
+      panels = emit_group_panels(builder, as_bf16(builder, filters), kPair,
+                                 align == 1 ? kPanelColumns : patch_panel_columns(columns));
     }
-    Value result = builder.emit("packed_bf16_conv", {x, panels}, panel_conv_attrs(node));
+    Value result = builder.emit("packed_bf16_conv", {x, panels}, std::move(attrs));
     if (node.inputs().size() > 2 && node.input(2))
       result = builder.emit("add", {result, rewriter.map(node.input(2))});
     return std::vector<Value>{result};
@@ -59,10 +65,10 @@ class ConvNarrower {
 
   const LowerOptions& options_;
   FixedValues fixed_;
-  /// By the tensor and the unit that reads it: units share no kernel.
-  using ByUnit = std::map<std::pair<Value, std::string>, Value>;
-  ByUnit narrowed_;
-  ByUnit panels_;
+  /// A tensor and the unit that reads it: units share no kernel.
+  using InUnit = std::pair<Value, std::string>;
+  std::map<InUnit, Value> narrowed_;
+  std::map<std::pair<InUnit, std::int64_t>, Value> panels_;  ///< and where runs of taps begin
 };
 
 }  // namespace

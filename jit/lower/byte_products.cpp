@@ -9,6 +9,7 @@
 #include "jit/lower/decompose.h"
 #include "jit/lower/group_panels.h"
 #include "jit/nests/conv_product.h"
+#include "jit/nests/panel_conv.h"
 
 namespace heddle::jit {
 namespace {
@@ -148,13 +149,17 @@ class Emitter {
     ir::Attrs attrs = panel_conv_attrs(conv);
     attrs["groups"] = groups / joined;
     if (joined > 1) matrix = with_joined_groups(matrix, conv, joined);
-    std::int64_t width = kPanelColumns;
+    const std::int64_t align = options_.amx ? patch_alignment(conv, joined, DType::U8) : 1;
+    const std::int64_t each = matrix.meta().sizes[1].constant() / (groups / joined);
+    std::int64_t width = align != 1 ? patch_panel_columns(each) : kPanelColumns;
     if (groups > joined) {
-      const std::int64_t columns = matrix.meta().sizes[1].constant() / (groups / joined);
-      width = std::min(width, (columns + kLanes - 1) / kLanes * kLanes);
+      width = std::min(width, (each + kLanes - 1) / kLanes * kLanes);
       matrix = in_whole_panels(matrix, groups / joined, width);
     }
-    if (has_short_pieces(conv)) in_whole_pieces(x, matrix, attrs);
+    if (align != 1)
+      matrix = with_aligned_runs(matrix, attrs, align);
+    else if (has_short_pieces(conv))
+      in_whole_pieces(x, matrix, attrs);
     const Value panels = emit_group_panels(b_, matrix, kGroup, width);
     const Value fit = pairs_fit(panels);
     const Value made = fit ? b_.emit("packed_int8_conv", {x, panels, zero, fit}, std::move(attrs))
@@ -196,6 +201,27 @@ class Emitter {
                      : b_.emit("packed_int8_matmul", {left, panels}, std::move(attrs));
   }
 
+  /// The matrix [taps * c, m] with zeros behind the taps along the last dimension, so that the next ones begin at a multiple of `align`.
+  Value with_aligned_runs(Value matrix, ir::Attrs& attrs, std::int64_t align) {
+    attrs["align"] = align;
+    const Dims& sizes = matrix.meta().sizes;
+    const Ints& kernel = std::get<Ints>(attrs["kernel"]);
+    std::int64_t runs = 1;
+    for (std::size_t d = 0; d + 1 < kernel.size(); ++d) runs *= kernel[d];
+    const std::int64_t run = sizes[0].constant() / runs, whole = (run + align - 1) / align * align;
+    return run == whole ? matrix : with_rows(matrix, runs, whole);
+  }
+  /// The matrix of so many parts with zeros behind the rows of each, up to `rows`.
+  Value with_rows(Value matrix, std::int64_t parts, std::int64_t rows) {
+    const Dims& sizes = matrix.meta().sizes;
+    const SymExpr had = floordiv(sizes[0], parts), columns = sizes[1];
+    const Value split =
+        b_.emit("reshape", {matrix}, {{"sizes", Dims{SymExpr(parts), had, columns}}});
+    const Value padded = b_.emit("pad", {split, number(DType::I8, 0)},
+                                 {{"low", Dims{0, 0, 0}}, {"high", Dims{0, rows - had, 0}}});
+    return b_.emit("reshape", {padded}, {{"sizes", Dims{SymExpr(parts * rows), columns}}});
+  }
+
   /// Whether the taps along a row are no whole groups, of few channels, and kernels read them as they lie.
   bool has_short_pieces(const Node& conv) const {
     constexpr std::int64_t kMostChannels = 16;
@@ -216,13 +242,7 @@ class Emitter {
     const auto ints = [&](const char* name) -> Ints& { return std::get<Ints>(attrs[name]); };
     const std::int64_t piece = ints("kernel").back() * channels;
     const std::int64_t whole = (piece + kGroup - 1) / kGroup * kGroup;
-    const SymExpr pieces = floordiv(matrix.meta().sizes[0], piece);
-    const SymExpr columns = matrix.meta().sizes[1];
-    const Value parts =
-        b_.emit("reshape", {matrix}, {{"sizes", Dims{pieces, SymExpr(piece), columns}}});
-    const Value padded = b_.emit("pad", {parts, number(DType::I8, 0)},
-                                 {{"low", Dims{0, 0, 0}}, {"high", Dims{0, whole - piece, 0}}});
-    matrix = b_.emit("reshape", {padded}, {{"sizes", Dims{pieces * whole, columns}}});
+    matrix = with_rows(matrix, matrix.meta().sizes[0].constant() / piece, whole);
     Dims joined(sizes.begin(), sizes.end() - 1);
     joined.back() *= channels;
     joined.push_back(1);

@@ -15,6 +15,8 @@
 #include "jit/nests/panel_conv.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "jit/lower/index.h"
 #include "jit/nests/nests.h"
@@ -25,8 +27,6 @@ namespace {
 
 using ir::ScalarOp;
 
-/// Panels that share the windows of a tile.
-constexpr std::int64_t kStripPanels = 2;
 /// Windows of so many bytes lie on the stack.
 constexpr std::int64_t kMostStackBytes = 64 * 1024;
 /// Groups of a part of the depth where matrix registers multiply it: sums come from memory and go back there for each.
@@ -34,7 +34,7 @@ constexpr std::int64_t kAmxDepth = 256;
 
 }  // namespace
 
-PanelConvNest::PanelConvNest(NestContext& ctx)
+PanelConvNest::PanelConvNest(NestContext& ctx, std::int64_t tile_panels)
     : ctx_(ctx),
       b_(ctx.builder()),
       element_(ctx.node().input(0).meta().dtype),
@@ -51,7 +51,8 @@ PanelConvNest::PanelConvNest(NestContext& ctx)
       dilations_(ctx.node().ints("dilations")),
       channels_(floordiv(x_sizes_.back(), groups_)),
       group_columns_(floordiv(out_.back(), groups_)),
-      panel_columns_(ctx.operand_sizes(1)[2]) {
+      panel_columns_(ctx.operand_sizes(1)[2]),
+      tile_panels_(tile_panels) {
   if (is_of_bytes() && ctx.node().inputs().size() > 3 && ctx.node().input(3))
     pairs_fit_ = ctx.operand(3, {});
 }
@@ -62,22 +63,27 @@ SymExpr PanelConvNest::depth() const {
   return count;
 }
 
+SymExpr PanelConvNest::run() const {
+  const std::int64_t align = ctx_.node().integer("align");
+  return ceildiv(channels() * kernel_.back(), align) * align;
+}
+
 PanelConvNest::Sums PanelConvNest::add_sums(std::int64_t rows) {
   return {b_.add_local(accumulator_, rows * kTileColumns, rows * kTileColumns), rows};
 }
 
 Scalar PanelConvNest::no_sum() { return zero(b_, accumulator_); }
 
-SymExpr PanelConvNest::split(const SymExpr& tiles) {
-  const SymExpr panels = ceildiv(group_columns_, panel_columns_);
-  const SymExpr strips = groups_ == 1 ? ceildiv(panels, kStripPanels) : SymExpr(groups_);
+SymExpr PanelConvNest::split(const SymExpr& tiles, std::int64_t strip_panels) {
+  const SymExpr panels = ceildiv(group_columns_, panel_columns_ * tile_panels_);
+  const SymExpr strips = groups_ == 1 ? ceildiv(panels, strip_panels) : SymExpr(groups_);
   const SymExpr extent = tiles * strips;
   const Symbol p = b_.new_axis(extent);
   b_.set_parallel(p, extent);
   const SymExpr number = b_.simplify(floordiv(p, tiles));
   group_number_ = groups_ == 1 ? SymExpr(0) : number;
-  first_panel_ = groups_ == 1 ? number * kStripPanels : SymExpr(0);
-  strip_ = groups_ == 1 ? min(kStripPanels, panels - first_panel_) : panels;
+  first_panel_ = groups_ == 1 ? number * strip_panels : SymExpr(0);
+  strip_ = groups_ == 1 ? min(strip_panels, panels - first_panel_) : panels;
   b_.nest().work = base::product(out_) * depth() * (is_of_bytes() ? 1 : 2);
   return b_.simplify(mod(p, tiles));
 }
@@ -85,9 +91,9 @@ SymExpr PanelConvNest::split(const SymExpr& tiles) {
 void PanelConvNest::begin_panels() {
   const Symbol panel = b_.begin_for(strip_, ForStmt::Kind::Serial);
   const SymExpr of_group = first_panel_ + SymExpr(panel);
-  panel_ = group_number_ * ceildiv(group_columns_, panel_columns_) + of_group;
-  column_begin_ = of_group * panel_columns_;
-  columns_ = b_.simplify(min(panel_columns_, group_columns_ - column_begin_));
+  panel_ = group_number_ * ceildiv(group_columns_, panel_columns_) + of_group * tile_panels_;
+  column_begin_ = of_group * panel_columns_ * tile_panels_;
+  columns_ = b_.simplify(min(panel_columns_ * tile_panels_, group_columns_ - column_begin_));
 }
 
 std::int64_t PanelConvNest::most_depth() const {
@@ -117,7 +123,9 @@ void PanelConvNest::multiply_runs(const Sums& sums, const SymExpr& rows, const T
                .a = a,
                .b = {panels_.buffer, at, strides[1], strides[2]},
                .group = group_,
-               .runs = std::move(runs)});
+               .runs = std::move(runs),
+               .panel_columns = tile_panels_ == 1 ? 0 : panel_columns_.constant(),
+               .panel_stride = tile_panels_ == 1 ? SymExpr(0) : strides[0]});
 }
 
 void PanelConvNest::multiply(const Sums& sums, const SymExpr& rows, const TileOperand& a,
@@ -150,11 +158,11 @@ void PanelConvNest::multiply(const Sums& sums, const SymExpr& rows, const TileOp
 }
 
 void PanelConvNest::write(const Sums& sums, const SymExpr& rows, const IndexOfRow& index_of,
-                          const Sums* more) {
+                          const Sums* more, const SymExpr& first) {
   const Symbol row = b_.begin_for(rows, ForStmt::Kind::Serial);
   Index index = index_of(row);
   const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Vector);
-  Scalar sum = b_.load(sums.buffer, SymExpr(row) * kTileColumns + SymExpr(column));
+  Scalar sum = b_.load(sums.buffer, (first + row) * kTileColumns + SymExpr(column));
   if (more != nullptr) sum = b_.apply(ScalarOp::Add, {sum, b_.load(more->buffer, SymExpr(column))});
   index.push_back(group_number_ * group_columns_ + column_begin_ + SymExpr(column));
   ctx_.result(0, index, sum);
@@ -216,16 +224,20 @@ class CopiedWindowsNest : PanelConvNest {
     const SymExpr to = SymExpr(row) * pitch_;
     const SymExpr from = x_.offset + x_.strides[0] * at[0];
     gather_from(0, from + x_.strides.back() * first_channel(), to, std::nullopt);
-    clear_rest(to);
+    clear_rest(to, std::accumulate(kernel_.begin(), kernel_.end() - 1, run(), std::multiplies<>()),
+               pitch_);
     b_.end_for();
   }
 
   /// Taps of dimensions from `d` on; x's element of those before it begins at `from`.
   void gather_from(std::size_t d, const SymExpr& from, const SymExpr& to, const Mask& inside) {
-    if (d + 1 == spatial()) return gather_run(from, to, inside);
+    if (d + 1 == spatial()) {
+      gather_run(from, to, inside);
+      return clear_rest(to, channels() * kernel_.back(), run());
+    }
     const Symbol tap = b_.begin_for(kernel_[d], ForStmt::Kind::Serial);
-    SymExpr behind = channels();
-    for (std::size_t k = d + 1; k < spatial(); ++k) behind *= kernel_[k];
+    SymExpr behind = run();
+    for (std::size_t k = d + 1; k + 1 < spatial(); ++k) behind *= kernel_[k];
     const SymExpr position = first_[d] + SymExpr(tap) * dilations_[d];
     gather_from(d + 1, from + position * x_.strides[d + 1], to + SymExpr(tap) * behind,
                 within(d, position, position, inside));
@@ -275,12 +287,12 @@ class CopiedWindowsNest : PanelConvNest {
     b_.end_for();
   }
 
-  /// What fills a window up to whole groups is multiplied by nothing but zeros.
-  void clear_rest(const SymExpr& to) {
-    const SymExpr rest = b_.simplify(pitch_ - depth());
+  /// What fills a run, or a window up to whole groups, is multiplied by nothing but zeros.
+  void clear_rest(const SymExpr& to, const SymExpr& begin, const SymExpr& end) {
+    const SymExpr rest = b_.simplify(end - begin);
     if (rest.is_constant(0)) return;
     const Symbol k = b_.begin_for(rest, ForStmt::Kind::Vector);
-    b_.store(windows_, to + depth() + SymExpr(k), zero(b_, element_));
+    b_.store(windows_, to + begin + SymExpr(k), zero(b_, element_));
     b_.end_for();
   }
 
@@ -292,6 +304,8 @@ class CopiedWindowsNest : PanelConvNest {
 };
 
 void build_panel_conv(NestContext& ctx) {
+  if (reads_windows_from_patch(ctx)) return build_panel_conv_patch(ctx);
+  if (ctx.node().integer("align") != 1) return CopiedWindowsNest(ctx).build();
   // A few channels of all are read in place tap by tap; those of one of several groups all taps at once.
   const bool is_in_place = reads_windows_in_place(ctx);
   if (is_in_place && ctx.node().integer("groups") != 1) return build_panel_conv_in_place(ctx);

@@ -8,6 +8,11 @@
 
 namespace heddle::jit {
 
+/// The least multiple of `to` that is no less.
+inline std::int64_t up_to(std::int64_t value, std::int64_t to) {
+  return (value + to - 1) / to * to;
+}
+
 /// Whether the windows of the node are read in place: x's sizes are known, each tap begins a group of a panel, and tiles of
 /// rows whose windows lie inside of x are most of the work.
 bool reads_windows_in_place(NestContext& ctx);
@@ -48,6 +53,33 @@ bool reads_windows_from_slab(NestContext& ctx);
 /// Windows of neighbours overlap: of 7 x 7 taps that move by 2 each byte would be copied a dozen times.
 void build_panel_conv_slab(NestContext& ctx);
 
+/// The attribute `align` of `conv`, whose kernel's sizes and channels are known, where matrix registers multiply its windows as they lie in
+/// a patch: the elements of a row of a register. 1 where they do not: of more than two spatial dimensions, of more channels than
+/// fit, and of taps whose elements are no whole registers and may be no numbers, or lie apart.
+/// @param joined  groups that are multiplied as one
+std::int64_t patch_alignment(const ir::Node& conv, std::int64_t joined, DType dtype);
+
+/// Columns of a panel of such a convolution, of so many columns of a group: what is read at a time lies in one piece.
+std::int64_t patch_panel_columns(std::int64_t columns);
+
+/// Whether the node was made to be one with patch_alignment().
+bool reads_windows_from_patch(NestContext& ctx);
+
+/// Windows of a convolution with `align`, by matrix registers. What the windows of a tile read, its patch, is copied with its padding, so that
+/// neighbouring windows begin equally far apart, those of several rows of the result, too:
+///
+///   for p in column strips x images x tiles of some rows of the result by some positions (parallel; tiles innermost)
+///     for row in rows that the tile's windows read: patch[row, :] = that row of x, zero points where it lies outside
+///     for panel in strip:
+///       acc[sums, columns] = sum over taps down a column of patch[tap, sum * stride ...] . panel
+///       for row in rows of the tile: for position in positions (serial):
+///         result(row, position, acc[row * pitch + position, columns])
+///
+/// Between rows lie sums of windows that reach from one row of the patch into the next, which nothing reads: of 3 x 3 taps two for
+/// each row. Rows that move by more than one, or whose taps lie apart, are copied for each tap, so that these are equally far
+/// apart.
+void build_panel_conv_patch(NestContext& ctx);
+
 class PanelConvNest {
  protected:
   /// Sums of a tile: a local buffer of rows x kTileColumns.
@@ -59,8 +91,11 @@ class PanelConvNest {
 
   static constexpr std::int64_t kTileRows = 32;
   static constexpr std::int64_t kTileColumns = kPanelColumns;
+  /// Panels that share the windows of a tile.
+  static constexpr std::int64_t kStripPanels = 2;
 
-  explicit PanelConvNest(NestContext& ctx);
+  /// @param tile_panels  panels whose columns are those of a tile
+  explicit PanelConvNest(NestContext& ctx, std::int64_t tile_panels = 1);
 
   std::size_t spatial() const { return kernel_.size(); }
   /// Of x, that a window reads: those of its group.
@@ -70,16 +105,18 @@ class PanelConvNest {
   /// Where the channels of the iteration's group begin.
   SymExpr first_channel() const { return group_number_ * channels_; }
   bool is_of_bytes() const { return element_ == DType::U8; }
-  /// Elements of a window.
+  /// Elements of a window, and of its taps along the last dimension with what `align` puts behind them.
   SymExpr depth() const;
+  SymExpr run() const;
   /// The 0 of a sum.
   Scalar no_sum();
   Sums add_sums(std::int64_t rows);
 
   /// Makes each tile of each strip of panels an iteration of the parallel axis: of several groups, the panels of each are one. The
   /// number of the tile.
-  SymExpr split(const SymExpr& tiles);
-  /// A loop over the panels of the strip.
+  /// @param strip_panels  of a strip of one group
+  SymExpr split(const SymExpr& tiles, std::int64_t strip_panels = kStripPanels);
+  /// A loop over the panels of the strip, as many at a time as are a tile.
   void begin_panels();
   void end_panels() { b_.end_for(); }
   /// Groups that are multiplied at a time.
@@ -95,9 +132,10 @@ class PanelConvNest {
                      const SymExpr& first, const SymExpr& count,
                      std::vector<ContractStmt::Run> runs);
   /// The result's elements of `sums`, those of a row at index_of(row) and the column.
-  /// @param more  sums of one row, which are added to those of each
+  /// @param more   sums of one row, which are added to those of each
+  /// @param first  row of `sums` that they begin with
   void write(const Sums& sums, const SymExpr& rows, const IndexOfRow& index_of,
-             const Sums* more = nullptr);
+             const Sums* more = nullptr, const SymExpr& first = 0);
 
   NestContext& ctx_;
   NestBuilder& b_;
@@ -115,7 +153,8 @@ class PanelConvNest {
   Mask pairs_fit_;
   const SymExpr channels_;       ///< of a group
   const SymExpr group_columns_;  ///< columns of a group
-  const SymExpr panel_columns_;  ///< kTileColumns at most
+  const SymExpr panel_columns_;  ///< kTileColumns at most, of all panels of a tile
+  const std::int64_t tile_panels_;
   SymExpr group_number_;         ///< of the iteration's group of channels
   SymExpr first_panel_, strip_;  ///< of the iteration
   SymExpr panel_;

@@ -18,8 +18,6 @@ constexpr std::int64_t kManyOpenChannels = 65;
 constexpr std::int64_t kVectorBytes = 128;
 constexpr std::int64_t kSlabBlockRows = 4;
 
-std::int64_t up_to(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
-
 class SlabNest : PanelConvNest {
  public:
   explicit SlabNest(NestContext& ctx)

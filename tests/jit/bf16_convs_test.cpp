@@ -66,24 +66,25 @@ std::string lowered_text(const Bf16Conv& c, const jit::LowerOptions& options) {
   return ir::print(jit::bf16_convs(graph_of(c), options));
 }
 
-/// Whether the kernel copies no windows.
-bool reads_in_place(const jit::Program& program) {
+/// Where the kernel reads windows.
+std::string windows_of(const jit::Program& program) {
   for (const jit::ProgramKernel& kernel : program.kernels) {
     if (kernel.nest == nullptr || kernel.nest->name.find("packed_bf16_conv") == std::string::npos)
       continue;
-    return std::ranges::none_of(kernel.nest->buffers, [](const jit::NestBuffer& buffer) {
-      return buffer.scope == jit::NestBuffer::Scope::Local && buffer.dtype == bf16;
+    if (print(*kernel.nest).find(" panels of ") != std::string::npos) return "from a patch";
+    const bool copies = std::ranges::any_of(kernel.nest->buffers, [](const jit::NestBuffer& b) {
+      return b.scope == jit::NestBuffer::Scope::Local && b.dtype == bf16;
     });
+    return copies ? "copied" : "in place";
   }
-  ADD_FAILURE() << "no kernel of pairs";
-  return false;
+  return "nowhere";
 }
 
-void expect_exact(const Bf16Conv& c, bool in_place, const Ints& sizes = {}) {
+void expect_exact(const Bf16Conv& c, const std::string& windows, const Ints& sizes = {}) {
   SCOPED_TRACE(::testing::PrintToString(c.weights) + " of " + ::testing::PrintToString(c.sizes));
   const ir::Graph graph = graph_of(c);
   const jit::Program program = jit::lower(graph, with_amx());
-  EXPECT_EQ(reads_in_place(program), in_place);
+  EXPECT_EQ(windows_of(program), windows);
   Ints concrete;
   for (const auto& size : graph.inputs()[0].meta().sizes)
     concrete.push_back(size.evaluate_sizes(sizes));
@@ -91,38 +92,49 @@ void expect_exact(const Bf16Conv& c, bool in_place, const Ints& sizes = {}) {
 }
 
 TEST(Bf16Convs, AreExactOfSmallIntegersInPlace) {
-  expect_exact({}, true);
-  expect_exact({.biased = false}, true);
-  expect_exact({.sizes = {"2", "12", "50"}}, true);
-  expect_exact({.weights = {64, 128, 3, 3}, .sizes = {"1", "14", "14"}}, true);
-  expect_exact({.weights = {16, 18, 5, 2}, .low = {2, 0}, .high = {2, 1}}, true);
+  expect_exact({}, "in place");
+  expect_exact({.biased = false}, "in place");
+  expect_exact({.sizes = {"2", "12", "50"}}, "in place");
+  expect_exact({.weights = {16, 18, 5, 2}, .low = {2, 0}, .high = {2, 1}}, "in place");
   expect_exact({.strides = {2, 2}, .low = {1, 1}, .high = {0, 0}, .sizes = {"1", "20", "40"}},
-               true);
+               "in place");
   expect_exact({.low = {2, 2}, .high = {2, 2}, .dilations = {2, 2}, .sizes = {"1", "20", "30"}},
-               true);
-  expect_exact({.weights = {80, 32, 7},
-                .strides = {1},
-                .low = {3},
-                .high = {3},
-                .dilations = {1},
-                .sizes = {"3", "70"}},
-               true);
+               "in place");
   expect_exact({.weights = {16, 16, 2, 3, 3},
                 .strides = {1, 1, 1},
                 .low = {0, 1, 1},
                 .high = {1, 1, 1},
                 .dilations = {1, 1, 1},
                 .sizes = {"1", "3", "12", "17"}},
-               true);
+               "in place");
 }
 
 TEST(Bf16Convs, AreExactOfSmallIntegersThatAreCopied) {
-  expect_exact({.weights = {40, 17, 3, 3}}, false);
-  expect_exact({.sizes = {"1", "7", "7"}}, false);
-  expect_exact({.weights = {16, 512, 3, 3}, .sizes = {"1", "7", "7"}}, false);
-  expect_exact({.sizes = {"s0", "s1", "s2"}}, false, {2, 5, 9});
+  expect_exact({.weights = {40, 17, 3, 3}}, "copied");
+  expect_exact({.sizes = {"1", "7", "7"}}, "copied");
+  expect_exact({.weights = {16, 1024, 3, 3}, .sizes = {"1", "7", "7"}}, "copied");
+  expect_exact({.sizes = {"s0", "s1", "s2"}}, "copied", {2, 5, 9});
   expect_exact({.strides = {3, 1}, .low = {2, 0}, .high = {1, 2}, .sizes = {"s0", "s1", "s2"}},
-               false, {1, 11, 23});
+               "copied", {1, 11, 23});
+}
+
+/// Of taps whose channels are whole registers.
+TEST(Bf16Convs, AreExactOfSmallIntegersFromPatches) {
+  constexpr const char* kPatch = "from a patch";
+  expect_exact({.weights = {64, 128, 3, 3}, .sizes = {"1", "14", "14"}}, kPatch);
+  expect_exact({.weights = {16, 512, 3, 3}, .sizes = {"1", "7", "7"}}, kPatch);
+  expect_exact({.weights = {72, 32, 3, 3}, .strides = {2, 2}, .sizes = {"2", "17", "19"}}, kPatch);
+  expect_exact({.weights = {40, 16, 3, 2}, .low = {1, 0}, .high = {0, 1}}, kPatch);
+  expect_exact({.weights = {40, 32, 3, 3}, .low = {2, 2}, .high = {2, 2}, .dilations = {2, 2}},
+               kPatch);
+  expect_exact({.weights = {40, 64, 3, 3}, .sizes = {"s0", "s1", "s2"}}, kPatch, {2, 5, 70});
+  expect_exact({.weights = {80, 32, 7},
+                .strides = {1},
+                .low = {3},
+                .high = {3},
+                .dilations = {1},
+                .sizes = {"3", "70"}},
+               kPatch);
 }
 
 TEST(Bf16Convs, OnlyWhereTheyMayAndPay) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/jit/nests_support.h"
+#include "tests/support/draw.h"
+#include "tests/support/nightly.h"
 
 namespace heddle::test {
 namespace {
@@ -283,6 +285,154 @@ TEST(ByteConvs, ReadWindowsOfFewChannelsFromSlabs) {
     EXPECT_TRUE(multiplies_in_runs(convolution(c)));
     EXPECT_FALSE(reads_in_place(convolution(c)));
     expect_exact(c);
+  }
+}
+
+/// As where matrix registers multiply bytes, by code for this processor.
+const jit::LowerOptions kWithAmx{.amx = true};
+
+void expect_exact_from_patch(const ByteConv& c) {
+  SCOPED_TRACE(::testing::Message() << ::testing::PrintToString(c.x) << " by "
+                                    << ::testing::PrintToString(c.weights) << ", zero " << c.zero);
+  Ints sizes = c.x;
+  if (c.is_part) sizes.back() += 16;
+  std::vector<ir::Literal> arguments{any_bytes(u8, sizes, 3)};
+  if (c.is_zero_given) arguments.push_back(ir::Literal::scalar_int(u8, c.zero));
+  const ir::Graph graph = convolution(c);
+  const jit::Program program = jit::lower(graph, kWithAmx);
+  EXPECT_THAT(nests_of(program), ::testing::HasSubstr(" panels of "));
+  expect_program_right(graph, program, arguments, as_code(), 0);
+  if (ir::Literal(u8, c.x).count() < 1500) expect_program_right(graph, program, arguments, {}, 0);
+}
+
+TEST(ByteConvs, ReadWindowsFromPatches) {
+  expect_exact_from_patch({});
+  expect_exact_from_patch({.zero = 0});
+  expect_exact_from_patch({.is_zero_given = true});
+  expect_exact_from_patch({.low = {0, 0}, .high = {0, 0}});
+  expect_exact_from_patch({.low = {1, 0}, .high = {0, 2}});
+  expect_exact_from_patch({.x = {1, 7, 7, 64}, .weights = {150, 64, 3, 3}});
+  expect_exact_from_patch({.x = {2, 4, 75, 32}, .weights = {130, 32, 3, 3}});
+  expect_exact_from_patch({.x = {1, 70, 6, 16}, .weights = {16, 16, 3, 3}});
+  expect_exact_from_patch({.x = {1, 14, 14, 256}, .weights = {40, 256, 3, 3}});
+  expect_exact_from_patch({.x = {1, 12, 13, 5},
+                           .weights = {80, 5, 2, 3},
+                           .strides = {1, 3},
+                           .low = {1, 0},
+                           .high = {0, 2}});
+  expect_exact_from_patch(
+      {.x = {1, 17, 19, 128}, .weights = {65, 128, 1, 7}, .low = {0, 3}, .high = {0, 3}});
+  expect_exact_from_patch(
+      {.x = {1, 19, 17, 128}, .weights = {33, 128, 7, 1}, .low = {3, 0}, .high = {3, 0}});
+  expect_exact_from_patch({.is_part = true});
+}
+
+/// Rows of the result that share no rows of a patch, and taps that lie apart.
+TEST(ByteConvs, ReadWindowsOfAllKindsFromPatches) {
+  expect_exact_from_patch({.x = {1, 10, 21, 16}, .strides = {2, 3}, .low = {0, 2}, .high = {1, 0}});
+  expect_exact_from_patch({.x = {1, 13, 17, 64}, .weights = {72, 64, 3, 3}, .strides = {2, 2}});
+  expect_exact_from_patch({.x = {1, 11, 31, 64},
+                           .weights = {32, 64, 3, 3},
+                           .low = {2, 3},
+                           .high = {3, 4},
+                           .dilations = {2, 3}});
+  expect_exact_from_patch(
+      {.x = {1, 11, 31, 16}, .low = {2, 1}, .high = {3, 1}, .dilations = {2, 1}});
+  expect_exact_from_patch({.x = {2, 35, 37, 3},
+                           .weights = {64, 3, 7, 7},
+                           .strides = {2, 2},
+                           .low = {3, 3},
+                           .high = {3, 3}});
+  // Windows that lie outside of x altogether.
+  expect_exact_from_patch({.x = {1, 30, 40, 16}, .low = {4, 4}, .high = {4, 5}});
+  expect_exact_from_patch({.x = {2, 75, 16},
+                           .weights = {72, 16, 5},
+                           .strides = {1},
+                           .low = {2},
+                           .high = {2},
+                           .dilations = {1}});
+}
+
+TEST(ByteConvs, ReadWindowsOfGroupsFromPatches) {
+  expect_exact_from_patch({.x = {1, 7, 9, 48}, .weights = {48, 16, 3, 3}, .groups = 3});
+  expect_exact_from_patch({.x = {1, 5, 40, 48}, .weights = {72, 24, 3, 3}, .groups = 2});
+  expect_exact_from_patch(
+      {.x = {1, 5, 9, 128}, .weights = {160, 64, 3, 3}, .is_zero_given = true, .groups = 2});
+  expect_exact_from_patch({.x = {1, 6, 9, 48}, .weights = {48, 4, 3, 3}, .groups = 12});
+  expect_exact_from_patch(
+      {.x = {1, 7, 9, 32}, .weights = {32, 16, 3, 3}, .is_part = true, .groups = 2});
+}
+
+TEST(ByteConvs, ReadWindowsOfOpenSizesFromPatches) {
+  expect_exact_from_patch(
+      {.x = {1, 17, 23, 3}, .weights = {32, 3, 3, 3}, .strides = {2, 2}, .is_open = true});
+  expect_exact_from_patch({.x = {2, 6, 75, 64}, .weights = {72, 64, 3, 3}, .is_open = true});
+  expect_exact_from_patch(
+      {.x = {1, 5, 9, 32}, .weights = {64, 16, 3, 3}, .groups = 2, .is_open = true});
+}
+
+/// One tap, three dimensions, and channels of which no patch fits beside the sums.
+TEST(ByteConvs, ReadOtherWindowsFromNoPatches) {
+  const ByteConv others[] = {{.x = {1, 7, 9, 64},
+                              .weights = {72, 64, 1, 1},
+                              .strides = {2, 2},
+                              .low = {0, 0},
+                              .high = {0, 0}},
+                             {.x = {1, 3, 5, 9, 16},
+                              .weights = {72, 16, 2, 3, 3},
+                              .strides = {1, 1, 1},
+                              .low = {1, 1, 1},
+                              .high = {1, 1, 1},
+                              .dilations = {1, 1, 1}},
+                             {.x = {1, 4, 9, 2048}, .weights = {8, 2048, 3, 3}},
+                             {.x = {1, 11, 31, 16}, .dilations = {1, 2}}};
+  for (const ByteConv& c : others) {
+    const ir::Graph graph = convolution(c);
+    const jit::Program program = jit::lower(graph, kWithAmx);
+    EXPECT_THAT(nests_of(program), ::testing::Not(::testing::HasSubstr(" panels of ")));
+    expect_program_right(graph, program, {any_bytes(u8, c.x, 3)}, as_code(), 0);
+  }
+}
+
+ByteConv random_byte_conv(Draw& draw) {
+  ByteConv c;
+  c.groups = draw.one_in(3) ? draw(2, 4) : 1;
+  const std::int64_t channels = draw.one_in(2) ? draw(1, 40) : 16 * draw(1, 6);
+  const std::int64_t results = draw.one_in(2) ? draw(4, 80) : 16 * draw(1, 5);
+  c.zero = draw.one_in(2) ? 0 : draw(1, 255);
+  c.is_part = draw.one_in(4);
+  c.is_open = draw.one_in(3) && !c.is_part;
+  c.x = {draw(1, 3)};
+  c.weights = {c.groups * results, channels};
+  for (Ints* each : {&c.strides, &c.low, &c.high, &c.dilations}) each->clear();
+  const std::int64_t rank = draw.one_in(4) ? 1 : 2;
+  for (std::int64_t d = 0; d < rank; ++d) {
+    const std::int64_t taps = draw(1, 5), dilation = draw.one_in(4) ? draw(2, 3) : 1;
+    const std::int64_t reach = (taps - 1) * dilation + 1;
+    c.weights.push_back(taps);
+    c.dilations.push_back(dilation);
+    c.strides.push_back(draw.one_in(3) ? draw(2, 3) : 1);
+    c.low.push_back(draw(0, reach));
+    c.high.push_back(draw(0, reach));
+    c.x.push_back(std::max<std::int64_t>(1, reach - c.low.back() - c.high.back()) + draw(0, 30));
+  }
+  c.x.push_back(c.groups * channels);
+  return c;
+}
+
+/// Whichever nest takes them, there and where vectors multiply bytes.
+TEST(ByteConvs, AreExactOfAnyShape) {
+  for (std::uint32_t seed = 0; seed < (is_nightly() ? 1000u : 15u); ++seed) {
+    SCOPED_TRACE(seed);
+    Draw draw(seed);
+    const ByteConv c = random_byte_conv(draw);
+    Ints sizes = c.x;
+    if (c.is_part) sizes.back() += 16;
+    const ir::Graph graph = convolution(c);
+    for (const jit::LowerOptions& options : {kWithAmx, jit::LowerOptions{}})
+      expect_program_right(graph, jit::lower(graph, options), {any_bytes(u8, sizes, seed)},
+                           as_code(), 0);
+    if (HasFailure()) return;
   }
 }
 

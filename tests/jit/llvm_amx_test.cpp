@@ -122,6 +122,85 @@ void expect_product(const AmxCase& c, std::int64_t groups, std::int64_t rows,
     }
 }
 
+/// out[rows, 50] = runs of a times panels of 32 columns: of each row 3 runs of 16 groups, 5 elements further on than the one before by
+/// two rows, and what follows the sums for `extra` operations.
+constexpr std::int64_t kRuns = 3;
+constexpr std::int64_t kRunGroups = 16;
+constexpr std::int64_t kRunColumns = 50;
+
+Nest product_of_runs(bool is_bf16, const SymExpr& rows, int extra = 0) {
+  const AmxCase c{.is_bf16 = is_bf16};
+  NestBuilder b("runs");
+  b.nest().size_count = 1;
+  const std::int64_t pitch = kRunGroups * c.size() + 4;
+  const std::int64_t panel = kRuns * kRunGroups * 32 * c.size();
+  const auto left = b.add_global(c.a(), (rows + 2 * kRuns + 16) * pitch);
+  const auto right = b.add_global(c.b(), 2 * panel);
+  const auto out = b.add_global(c.sum(), rows * kRunColumns);
+  const auto sums = b.add_local(c.sum(), kTileRows * kTileColumns, kTileRows * kTileColumns);
+  b.set_parallel(b.new_axis(1), 1);
+  b.contract({.acc = sums,
+              .dtype = c.sum(),
+              .tile_rows = kTileRows,
+              .tile_columns = kTileColumns,
+              .rows = rows,
+              .columns = kRunColumns,
+              .depth = kRunGroups,
+              .a = {left, 0, pitch, c.size()},
+              .b = {right, 0, 32 * c.size(), c.size()},
+              .group = c.size(),
+              .runs = {{kRuns, 2 * pitch, kRunGroups * 32 * c.size()}},
+              .panel_columns = 32,
+              .panel_stride = panel});
+  b.nest().buffers[sums].read = true;
+  const Symbol m = b.begin_for(rows, ForStmt::Kind::Serial);
+  const Symbol n = b.begin_for(kRunColumns, ForStmt::Kind::Vector);
+  auto value = b.load(sums, SymExpr(m) * kTileColumns + SymExpr(n));
+  for (int k = 0; k < extra; ++k) value = b.apply(ir::ScalarOp::Mul, {value, value});
+  b.store(out, SymExpr(m) * kRunColumns + SymExpr(n), value);
+  b.end_for();
+  b.end_for();
+  return b.finish();
+}
+
+void expect_runs(bool is_bf16, const SymExpr& known_rows, std::int64_t rows) {
+  const AmxCase c{.is_bf16 = is_bf16};
+  const CompiledNest code(product_of_runs(is_bf16, known_rows));
+  const std::int64_t run = kRunGroups * c.size(), pitch = run + 4, panel = kRuns * run * 32;
+  const auto bytes = [](DType dtype, std::int64_t count) {
+    return static_cast<std::size_t>(count) * size_of(dtype);
+  };
+  const std::int64_t left_count = (rows - 1 + 2 * (kRuns - 1)) * pitch + run;
+  const GuardedMemory left(bytes(c.a(), left_count)), right(bytes(c.b(), 2 * panel));
+  const GuardedMemory out(bytes(c.sum(), rows * kRunColumns));
+  for (std::int64_t k = 0; k < left_count; ++k) put_number(c.a(), left, k, left_number(c, k));
+  for (std::int64_t k = 0; k < 2 * panel; ++k) put_number(c.b(), right, k, right_number(c, k));
+  ASSERT_EQ(code.run({left.as<void>(), right.as<void>(), out.as<void>()}, {rows}), 0);
+  for (std::int64_t m = 0; m < rows; ++m)
+    for (std::int64_t n = 0; n < kRunColumns; ++n) {
+      std::int64_t sum = 0;
+      for (std::int64_t r = 0; r < kRuns; ++r)
+        for (std::int64_t k = 0; k < run; ++k) {
+          const std::int64_t row = r * kRunGroups + k / c.size();
+          const std::int64_t place = n / 32 * panel + (row * 32 + n % 32) * c.size() + k % c.size();
+          sum += left_number(c, (m + 2 * r) * pitch + k) * right_number(c, place);
+        }
+      const std::int64_t at = m * kRunColumns + n;
+      const std::int64_t got =
+          is_bf16 ? static_cast<std::int64_t>(out.as<float>()[at]) : out.as<std::int32_t>()[at];
+      ASSERT_EQ(got, sum) << m << ", " << n << " of " << rows << (is_bf16 ? ", bf16" : ", bytes");
+    }
+}
+
+/// By registers where the processor has them, and by vectors where it has none. No row is read but those asked for.
+TEST(LlvmAmx, RunsByPanels) {
+  for (const bool is_bf16 : {false, true})
+    for (const std::int64_t rows : {1, 2, 5, 16, 17, 31, 32}) {
+      expect_runs(is_bf16, SymExpr::size(0), rows);
+      expect_runs(is_bf16, rows, rows);
+    }
+}
+
 bool has_amx() { return cpu::has_amx(cpu::host_target()); }
 
 TEST(LlvmAmx, EveryEdgeOfATile) {
@@ -145,15 +224,18 @@ TEST(LlvmAmx, RowsThatAreKnown) {
 }
 
 /// Code for a processor with them, whatever this one has.
-std::string code_for_amx(const AmxCase& c, std::int64_t groups) {
+std::string code_for_amx(const Nest& nest) {
   cpu::CodegenTarget target = cpu::host_target();
   target.vector_bytes = 64;
   target.features =
       "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+avx512bf16,+fma,+amx-tile,"
       "+amx-int8,+amx-bf16";
   cpu::CodegenTexts texts;
-  cpu::compile_object(amx_product(c, groups), target, &texts);
+  cpu::compile_object(nest, target, &texts);
   return texts.ir;
+}
+std::string code_for_amx(const AmxCase& c, std::int64_t groups) {
+  return code_for_amx(amx_product(c, groups));
 }
 
 std::int64_t occurrences(const std::string& text, const std::string& part) {
@@ -185,6 +267,33 @@ TEST(LlvmAmx, FewRowsAndGroupsTakeNone) {
   EXPECT_GT(occurrences(code_for_amx({.known_rows = 3}, 64), "llvm.x86.tile"), 0);
   EXPECT_GT(occurrences(code_for_amx({.is_bf16 = true, .known_rows = 1}, 64), "llvm.x86.tile"), 0);
   EXPECT_EQ(occurrences(code_for_amx({}, 15), "llvm.x86.tile"), 0);
+}
+
+TEST(LlvmAmx, RunsTakeRegistersAndWholeOnesNoCopies) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "needs x86-64";
+#endif
+  const auto copies = [](const SymExpr& rows) {
+    return occurrences(code_for_amx(product_of_runs(false, rows)), "alloca [1024 x i8]");
+  };
+  EXPECT_GT(occurrences(code_for_amx(product_of_runs(false, 32)), "llvm.x86.tdpbusd("), 0);
+  EXPECT_GT(occurrences(code_for_amx(product_of_runs(true, 32)), "llvm.x86.tdpbf16ps("), 0);
+  EXPECT_EQ(copies(32), 0);
+  EXPECT_EQ(copies(16 * ceildiv(SymExpr::size(0), 16)), 0);
+  EXPECT_GT(copies(SymExpr::size(0)), 0);
+}
+
+/// Long work on the sums of a tile keeps them awake, by products of bytes whatever the sums are of.
+TEST(LlvmAmx, StayAwakeThroughLongWork) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "needs x86-64";
+#endif
+  const auto products = [](int extra) {
+    return occurrences(code_for_amx(product_of_runs(true, 32, extra)),
+                       "call void @llvm.x86.tdpbusd(");
+  };
+  EXPECT_EQ(products(3), 0);
+  EXPECT_EQ(products(40), 1);
 }
 
 /// Without leave of the system, or where they are not wanted, nothing takes them.

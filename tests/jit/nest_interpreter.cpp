@@ -242,13 +242,17 @@ class Machine {
       for (std::int64_t n = 0; n < columns; ++n) {
         const std::int64_t place = m * s.tile_columns + n;
         HostScalar sum = s.accumulate ? *element(s.acc, place) : number(s.dtype, 0);
-        add_runs(s, m, n, 0, 0, 0, sum);
+        // Of panels a column is one of its own.
+        const std::int64_t panel = s.panel_columns == 0 ? 0 : n / s.panel_columns;
+        const std::int64_t column = n - panel * s.panel_columns;
+        const std::int64_t in_b = panel * value_of(s.panel_stride);
+        add_runs(s, m, column, 0, 0, in_b, sum);
         for (std::int64_t k = 0; k < (s.runs.empty() ? depth : 0); ++k) {
           for (std::int64_t g = 0; g < (s.gathers ? 1 : s.group); ++g) {
             const bool fixed = s.b.dequantised && s.b.dequantised->fixed;
             const HostScalar a =
                 fixed ? fixed_number(s, m, k) : ir::ops::convert(operand(s.a, m, k, g), s.dtype);
-            HostScalar b = operand(s.b, k, n, g);
+            HostScalar b = operand(s.b, k, column, in_b + g);
             if (s.gathers) b = ir::ops::convert(b, DType::BF16);
             b = ir::ops::convert(b, s.dtype);
             sum = ir::ops::apply(ScalarOp::Add, {sum, ir::ops::apply(ScalarOp::Mul, {a, b})});

@@ -146,6 +146,20 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                                   Literal::scalar_int(u8, 9)},
                                  attrs};
                   }});
+  rows.push_back({"packed_int8_conv", "aligned", {u8}, [](DType t, Extent e) {
+                    const std::int64_t channels = e.last(7);
+                    const std::int64_t run = (3 * channels + 63) / 64 * 64;
+                    const ir::Sizes sizes{e.first(2), e.other(6), 5, channels};
+                    const Literal x = t == u8 ? any_bytes(t, sizes) : noise(t, sizes);
+                    ir::Attrs attrs = window(2, 1, 1, 1);
+                    attrs["kernel"] = Ints{3, 3};
+                    attrs["columns"] = std::int64_t{70};
+                    attrs["align"] = std::int64_t{64};
+                    return OneOp{
+                        "packed_int8_conv",
+                        {x, any_bytes(i8, {3, 3 * run / 4, 32, 4}, 2), Literal::scalar_int(u8, 9)},
+                        attrs};
+                  }});
   rows.push_back({"packed_bf16_conv", "", {bf16}, [](DType t, Extent e) {
                     const std::int64_t channels = e.last(7);
                     ir::Attrs attrs = window(2, 1, 1, 1);

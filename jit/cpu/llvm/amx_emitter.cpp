@@ -9,8 +9,11 @@
 // registers take as long for them as for 16. Rows of bf16 are all multiplied alike, so that what comes out for a row does not
 // depend on how many there are.
 //
+// Of a contraction of runs the sums stay in registers from the first run to the last, each of which is whole registers deep.
+//
 // To say how large the registers are takes as long as 20 products: once for each call of the kernel, before anything else.
 #include <array>
+#include <bit>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DerivedTypes.h>
 #include <llvm/IR/IRBuilder.h>
@@ -55,6 +58,14 @@ llvm::GlobalVariable* configuration(llvm::Module& module) {
   return variable;
 }
 
+std::int64_t columns_of_panel(const ContractStmt& s) {
+  return s.panel_columns == 0 ? s.tile_columns : s.panel_columns;
+}
+
+bool is_multiple_of(const SymExpr& count, std::int64_t of) {
+  return base::divide_exact(count, of).has_value();
+}
+
 Value* register_number(llvm::IRBuilderBase& b, unsigned k) {
   return b.getInt8(static_cast<std::uint8_t>(k));
 }
@@ -63,11 +74,14 @@ Value* register_number(llvm::IRBuilderBase& b, unsigned k) {
 
 /// Rows and columns of registers that a block of sums takes.
 struct NestEmitter::AmxBlock {
-  unsigned rows, columns;
-  Value* row;     ///< first one
-  Value* column;  ///< first one
-  Value* depth;   ///< groups, a multiple of 16
-  /// Addresses of 16 rows of a, of which a copy is made step by step, and the memory for it; empty: they are read where they lie.
+  unsigned rows = 1, columns = 1;
+  Value* row = nullptr;     ///< first one
+  Value* column = nullptr;  ///< first one
+  Value* depth = nullptr;   ///< groups, a multiple of 16
+  /// Where the rows of all blocks of the same columns end; null: those of one.
+  Value* end_row = nullptr;
+  /// How far from the first of them 16 rows of a are of which a copy is made step by step, and the memory for it; empty: they are read
+  /// where they lie.
   Values copied_rows;
   Value* copy = nullptr;
 };
@@ -82,7 +96,8 @@ bool NestEmitter::takes_amx(const ContractStmt& s) const {
   const bool is_of_bytes = s.group == kByteGroup && nest_.buffers[s.a.buffer].dtype == DType::U8;
   const bool are_few = is_of_bytes && s.rows.is_constant() && s.rows.constant() <= kFewRows;
   const bool is_shallow = s.depth.is_constant() && s.depth.constant() < kRegisterColumns;
-  const std::int64_t pitch = s.tile_columns * s.group;
+  if (!s.runs.empty() && !is_multiple_of(s.depth, kRegisterColumns)) return false;
+  const std::int64_t pitch = columns_of_panel(s) * s.group;
   return (is_of_bytes || s.group == kBf16Group) && !are_few && !is_shallow &&
          s.tile_rows % kRegisterRows == 0 && s.tile_columns % kRegisterColumns == 0 &&
          s.a.column_stride.is_constant(s.group) && s.b.column_stride.is_constant(s.group) &&
@@ -100,37 +115,94 @@ void NestEmitter::configure_amx(llvm::BasicBlock* entry) {
   }
 }
 
+namespace {
+
+/// The most that an extent may be; 0: not known.
+std::int64_t most_of(const SymExpr& extent) {
+  if (extent.is_constant()) return std::max<std::int64_t>(0, extent.constant());
+  if (extent.kind() != SymExpr::Kind::Min) return 0;
+  std::int64_t most = 0;
+  for (const SymExpr& side : extent.operands())
+    if (side.is_constant()) most = side.constant();
+  return most;
+}
+
+/// Cycles that an iteration of a loop takes, two instructions of whole vectors in each; nothing where other loops than of known extents
+/// are in it, or products.
+std::optional<double> cycles_of(const Block& body, std::int64_t lanes) {
+  double cycles = 0;
+  for (const Stmt& statement : body) {
+    if (std::holds_alternative<ContractStmt>(statement.node)) return std::nullopt;
+    const auto* inner = std::get_if<ForStmt>(&statement.node);
+    if (inner == nullptr) {
+      cycles += 0.5;
+      continue;
+    }
+    const std::int64_t extent = most_of(inner->extent);
+    const bool is_vector = inner->kind == ForStmt::Kind::Vector;
+    const auto each = cycles_of(*inner->body, lanes);
+    if (!each || extent == 0) return std::nullopt;
+    cycles += *each * static_cast<double>(is_vector ? (extent + lanes - 1) / lanes : extent);
+  }
+  return cycles;
+}
+
+}  // namespace
+
+/// Matrix registers that have multiplied nothing for 2000 cycles take 1100 to begin again (Granite Rapids): a product now and then, whose
+/// result nothing reads, in loops that take longer, as those over what follows the sums of a tile. Each costs some 150.
+void NestEmitter::keep_amx_awake(const ForStmt& s, Value* iteration) {
+  constexpr double kMostCycles = 1500;
+  if (!configures_amx_) return;
+  const auto each = cycles_of(*s.body, base_lanes_);
+  const std::int64_t extent = most_of(s.extent);
+  if (!each || *each > kMostCycles || *each * static_cast<double>(extent) <= kMostCycles) return;
+  const auto apart = std::bit_floor(static_cast<std::uint64_t>(kMostCycles / *each));
+  Value* passed = b_.CreateAnd(iteration, b_.getInt64(apart - 1));
+  when(
+      b_.CreateICmpEQ(passed, b_.getInt64(apart - 1)),
+      [&] {
+        b_.CreateIntrinsic(Intrinsic::x86_tdpbusd, {},
+                           {register_number(b_, 0), register_number(b_, kFirstLeft),
+                            register_number(b_, kFirstRight)});
+      },
+      false);
+}
+
 void NestEmitter::contract_by_amx(Tile& tile) {
   configures_amx_ = true;
   const ContractStmt& s = tile.s;
-  if (s.group == kBf16Group || s.rows.is_constant()) return amx_rows(tile);
+  const bool are_known = s.rows.is_constant() || is_multiple_of(s.rows, kRegisterRows);
+  if (s.group == kBf16Group || are_known) return amx_rows(tile);
   Value* are_few = b_.CreateICmpSLE(tile.row_count, b_.getInt64(kFewRows));
-  when(are_few, [&] { contract_rows(tile); }, false);
+  const auto by_vectors = [&] { s.runs.empty() ? contract_rows(tile) : contract_group_runs(tile); };
+  when(are_few, by_vectors, false);
   when(b_.CreateNot(are_few), [&] { amx_rows(tile); }, false);
 }
 
 void NestEmitter::amx_rows(Tile& tile) {
   Value* left_over = b_.CreateAnd(tile.depth, b_.getInt64(kRegisterColumns - 1));
   Value* depth = b_.CreateNSWSub(tile.depth, left_over);
-  const auto below = [&](unsigned step) {
-    return b_.CreateAnd(tile.row_count, b_.getInt64(~std::uint64_t{step - 1}));
-  };
   const auto rows_from = [&](Value* begin, Value* end, unsigned registers, bool copies) {
+    AmxBlock block{.rows = registers, .depth = depth};
     loop(begin, end, registers * kRegisterRows, {}, [&](Value* row, const Values&) {
-      AmxBlock block{
-          .rows = registers, .columns = 0, .row = row, .column = nullptr, .depth = depth};
+      block.row = row;
       if (copies) amx_copy(tile, block);
       amx_columns(tile, block);
       return Values{};
     });
   };
+  const auto below = [&](unsigned step) {
+    return b_.CreateAnd(tile.row_count, b_.getInt64(~std::uint64_t{step - 1}));
+  };
   Value* pairs = below(2 * kRegisterRows);
   Value* whole = below(kRegisterRows);
-  rows_from(b_.getInt64(0), pairs, 2, false);
+  // All pairs read the same columns in turn: what is read of b stays in the first-level cache.
+  AmxBlock pair{.rows = 2, .depth = depth, .end_row = pairs};
+  amx_columns(tile, pair);
   rows_from(pairs, whole, 1, false);
-  rows_from(whole, tile.row_count, 1, true);
-  if (const auto* count = llvm::dyn_cast<llvm::ConstantInt>(left_over); count && count->isZero())
-    return;
+  if (!is_multiple_of(tile.s.rows, kRegisterRows)) rows_from(whole, tile.row_count, 1, true);
+  if (is_multiple_of(tile.s.depth, kRegisterColumns)) return;
   Tile rest = tile;
   rest.depth = left_over;
   rest.a_base = b_.CreateNSWAdd(tile.a_base, b_.CreateNSWMul(depth, tile.a_column));
@@ -146,12 +218,10 @@ void NestEmitter::amx_copy(const Tile& tile, AmxBlock& block) {
       entry.CreateAlloca(llvm::ArrayType::get(b_.getInt8Ty(), kRegisterRows * kRowBytes));
   memory->setAlignment(llvm::Align(kRowBytes));
   block.copy = memory;
-  Value* last = b_.CreateNSWSub(tile.row_count, b_.getInt64(1));
+  Value* last = b_.CreateNSWSub(b_.CreateNSWSub(tile.row_count, block.row), b_.getInt64(1));
   for (unsigned r = 0; r < kRegisterRows; ++r) {
-    Value* row = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin,
-                                          b_.CreateNSWAdd(block.row, b_.getInt64(r)), last);
-    block.copied_rows.push_back(element_address(
-        tile.s.a.buffer, b_.CreateNSWAdd(tile.a_base, b_.CreateNSWMul(row, tile.a_row))));
+    Value* row = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.getInt64(r), last);
+    block.copied_rows.push_back(b_.CreateNSWMul(row, tile.a_row));
   }
 }
 
@@ -166,7 +236,16 @@ void NestEmitter::amx_columns(const Tile& tile, AmxBlock& block) {
     block.columns = columns;
     loop(begin, until, width, {}, [&](Value* column, const Values&) {
       block.column = column;
-      amx_block(tile, block);
+      if (block.end_row == nullptr) {
+        amx_block(tile, block);
+        return Values{};
+      }
+      loop(b_.getInt64(0), block.end_row, block.rows * kRegisterRows, {},
+           [&](Value* row, const Values&) {
+             block.row = row;
+             amx_block(tile, block);
+             return Values{};
+           });
       return Values{};
     });
     begin = until;
@@ -201,13 +280,29 @@ void NestEmitter::amx_block(const Tile& tile, const AmxBlock& block) {
   }
   Value* first_a = element_address(
       s.a.buffer, b_.CreateNSWAdd(tile.a_base, b_.CreateNSWMul(block.row, tile.a_row)));
-  Value* first_b = element_address(
-      s.b.buffer, b_.CreateNSWAdd(tile.b_base, b_.CreateNSWMul(block.column, tile.b_column)));
-  loop(b_.getInt64(0), block.depth, kRegisterColumns, {}, [&](Value* k, const Values&) {
-    amx_step(tile, block, first_a, first_b, k);
+  amx_runs(tile, block, 0, first_a, first_of_b(tile, block.column));
+  amx_sums(tile, block, true);
+}
+
+void NestEmitter::amx_runs(const Tile& tile, const AmxBlock& block, std::size_t run, Value* first_a,
+                           Value* first_b) {
+  const ContractStmt& s = tile.s;
+  if (run == s.runs.size()) {
+    loop(b_.getInt64(0), block.depth, kRegisterColumns, {}, [&](Value* k, const Values&) {
+      amx_step(tile, block, first_a, first_b, k);
+      return Values{};
+    });
+    return;
+  }
+  llvm::Type* element = scalars_.storage_type(nest_.buffers[s.a.buffer].dtype, 0);
+  Value* a_stride = scalar_index(s.runs[run].a_stride);
+  Value* b_stride = scalar_index(s.runs[run].b_stride);
+  loop(b_.getInt64(0), scalar_index(s.runs[run].count), 1, {}, [&](Value* number, const Values&) {
+    amx_runs(tile, block, run + 1,
+             b_.CreateGEP(element, first_a, b_.CreateNSWMul(number, a_stride)),
+             b_.CreateGEP(element, first_b, b_.CreateNSWMul(number, b_stride)));
     return Values{};
   });
-  amx_sums(tile, block, true);
 }
 
 /// 16 groups of the depth from `k` on. Each register is loaded next to its first product.
@@ -220,13 +315,14 @@ void NestEmitter::amx_step(const Tile& tile, const AmxBlock& block, Value* first
   Value* left = b_.CreateGEP(element, first_a, along);
   Value* left_pitch = b_.CreateNSWMul(tile.a_row, b_.getInt64(size_of(dtype)));
   Value* right = b_.CreateGEP(element, first_b, b_.CreateNSWMul(k, tile.b_row));
+  const std::int64_t of_panel = columns_of_panel(s);
   Value* right_pitch =
-      b_.getInt64(static_cast<std::uint64_t>(s.tile_columns * kRowBytes / kRegisterColumns));
+      b_.getInt64(static_cast<std::uint64_t>(of_panel * kRowBytes / kRegisterColumns));
   if (block.copy != nullptr) {
     auto* line = llvm::FixedVectorType::get(b_.getInt8Ty(), kRowBytes);
     for (unsigned r = 0; r < kRegisterRows; ++r) {
-      Value* row = b_.CreateAlignedLoad(line, b_.CreateGEP(element, block.copied_rows[r], along),
-                                        llvm::Align(kReadAlignment));
+      Value* from = b_.CreateGEP(element, left, block.copied_rows[r]);
+      Value* row = b_.CreateAlignedLoad(line, from, llvm::Align(kReadAlignment));
       b_.CreateAlignedStore(row, b_.CreateGEP(line, block.copy, b_.getInt64(std::uint64_t{r})),
                             llvm::Align(kRowBytes));
     }
@@ -235,7 +331,14 @@ void NestEmitter::amx_step(const Tile& tile, const AmxBlock& block, Value* first
   }
   const Intrinsic::ID multiply =
       is_floating(s.dtype) ? Intrinsic::x86_tdpbf16ps : Intrinsic::x86_tdpbusd;
-  const std::int64_t width = kRegisterColumns * s.group;  // of columns in a row of b
+  const auto place_of = [&](unsigned c) {
+    const std::int64_t column = std::int64_t{c} * kRegisterColumns;
+    const auto inside = static_cast<std::uint64_t>(column % of_panel * s.group);
+    if (column < of_panel) return b_.CreateGEP(element, right, b_.getInt64(inside));
+    Value* panels = b_.CreateNSWMul(scalar_index(s.panel_stride),
+                                    b_.getInt64(static_cast<std::uint64_t>(column / of_panel)));
+    return b_.CreateGEP(element, right, b_.CreateNSWAdd(panels, b_.getInt64(inside)));
+  };
   for (unsigned r = 0; r < block.rows; ++r) {
     Value* rows = b_.CreateNSWMul(tile.a_row, b_.getInt64(r * kRegisterRows));
     Value* left_number = register_number(b_, kFirstLeft + r);
@@ -243,10 +346,9 @@ void NestEmitter::amx_step(const Tile& tile, const AmxBlock& block, Value* first
                        {left_number, b_.CreateGEP(element, left, rows), left_pitch});
     for (unsigned c = 0; c < block.columns; ++c) {
       Value* right_number = register_number(b_, kFirstRight + c % 2);
-      Value* columns = b_.getInt64(static_cast<std::uint64_t>(c * width));
       if (r == 0)
         b_.CreateIntrinsic(Intrinsic::x86_tileloadd64, {},
-                           {right_number, b_.CreateGEP(element, right, columns), right_pitch});
+                           {right_number, place_of(c), right_pitch});
       b_.CreateIntrinsic(multiply, {},
                          {register_number(b_, r * block.columns + c), left_number, right_number});
     }

@@ -129,7 +129,10 @@ void NestEmitter::operator()(const ContractStmt& s) {
             last_columns(s)};
   // Gathering costs as much as the arithmetic of several rows; packing what lies along the depth does not.
   if (!s.runs.empty() && s.group != 1) {
-    contract_group_runs(tile);
+    if (takes_amx(s))
+      contract_by_amx(tile);
+    else
+      contract_group_runs(tile);
   } else if (!s.runs.empty()) {
     contract_runs(tile);
   } else if (s.gathers ||
@@ -472,9 +475,17 @@ Value* NestEmitter::first_of_b(const Tile& tile, Value* column) {
   const ContractStmt& s = tile.s;
   if (tile.panel != nullptr)
     return b_.CreateGEP(scalars_.compute_type(s.dtype, 0), tile.panel, column);
-  if (s.group != 1)
+  if (s.group != 1) {
+    Value* place = tile.b_base;
+    if (s.panel_columns != 0) {
+      Value* width = b_.getInt64(static_cast<std::uint64_t>(s.panel_columns));
+      Value* panel = b_.CreateUDiv(column, width);
+      place = b_.CreateNSWAdd(place, b_.CreateNSWMul(panel, scalar_index(s.panel_stride)));
+      column = b_.CreateURem(column, width);
+    }
     return element_address(s.b.buffer,
-                           b_.CreateNSWAdd(tile.b_base, b_.CreateNSWMul(column, tile.b_column)));
+                           b_.CreateNSWAdd(place, b_.CreateNSWMul(column, tile.b_column)));
+  }
   if (!s.b.column_stride.is_constant(1)) return nullptr;
   return element_address(s.b.buffer, b_.CreateNSWAdd(tile.b_base, column));
 }

@@ -1,4 +1,4 @@
-// Contractions of groups of bytes in runs: the windows of an image as they lie, whose sums stay in registers from the first tap to the
+// Contractions of groups in runs: the windows of an image as they lie, whose sums stay in registers from the first tap to the
 // last.
 //
 // A block is 8 or 4 rows by all columns of the tile, each step a row of b, and a group of a for every row. The last block overlaps the one
@@ -92,15 +92,15 @@ NestEmitter::Values NestEmitter::add_group_runs(const Tile& tile, const GroupRun
   const ContractStmt& s = tile.s;
   if (run < s.runs.size()) {
     const ContractStmt::Run& now = s.runs[run];
-    llvm::Type* byte = b_.getInt8Ty();
+    llvm::Type* element = scalars_.storage_type(nest_.buffers[s.a.buffer].dtype, 0);
     Value* a_stride = scalar_index(now.a_stride);
     Value* b_stride = scalar_index(now.b_stride);
     return loop(b_.getInt64(0), scalar_index(now.count), 1, sums,
                 [&](Value* number, const Values& current) {
                   GroupRunBlock moved = block;
                   moved.first_row =
-                      b_.CreateGEP(byte, block.first_row, b_.CreateNSWMul(number, a_stride));
-                  moved.column.first_of_b = b_.CreateGEP(byte, block.column.first_of_b,
+                      b_.CreateGEP(element, block.first_row, b_.CreateNSWMul(number, a_stride));
+                  moved.column.first_of_b = b_.CreateGEP(element, block.column.first_of_b,
                                                          b_.CreateNSWMul(number, b_stride));
                   return add_group_runs(tile, moved, run + 1, current);
                 });

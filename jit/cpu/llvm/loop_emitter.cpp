@@ -174,7 +174,10 @@ void NestEmitter::serial_loop(const ForStmt& s) {
       state = run_body(s, b_.getInt64(static_cast<std::uint64_t>(k)), state);
   } else {
     state = loop(b_.getInt64(0), scalar_index(s.extent), 1, state,
-                 [&](Value* i, const Values& current) { return run_body(s, i, current); });
+                 [&](Value* i, const Values& current) {
+                   keep_amx_awake(s, i);
+                   return run_body(s, i, current);
+                 });
   }
   define_results(s, state);
 }

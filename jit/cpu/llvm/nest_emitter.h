@@ -310,11 +310,14 @@ class NestEmitter {
   bool takes_amx(const ContractStmt& s) const;
   /// At the end of `entry`, if the kernel takes them; it gives them back where it returns.
   void configure_amx(llvm::BasicBlock* entry);
+  void keep_amx_awake(const ForStmt& s, llvm::Value* iteration);
   void contract_by_amx(Tile& tile);
   void amx_rows(Tile& tile);
   void amx_copy(const Tile& tile, AmxBlock& block);
   void amx_columns(const Tile& tile, AmxBlock& block);
   void amx_block(const Tile& tile, const AmxBlock& block);
+  void amx_runs(const Tile& tile, const AmxBlock& block, std::size_t run, llvm::Value* first_a,
+                llvm::Value* first_b);
   void amx_sums(const Tile& tile, const AmxBlock& block, bool stores);
   void amx_step(const Tile& tile, const AmxBlock& block, llvm::Value* first_a, llvm::Value* first_b,
                 llvm::Value* k);

@@ -10,6 +10,7 @@ using ir::Literal;
 
 struct Bf16Windows {
   ir::Sizes kernel{3, 2}, strides{1, 1}, low{0, 0}, high{0, 0}, dilations{1, 1};
+  std::int64_t align = 1;
   ir::Attrs attrs() const {
     return {{"strides", strides}, {"pads_low", low}, {"pads_high", high}, {"dilations", dilations}};
   }
@@ -21,12 +22,15 @@ constexpr std::int64_t kPairColumns = 5;
 /// Weights [columns, channels, kernel...] in panels of 4 columns.
 Literal pair_panels_of(const Literal& weights, const Bf16Windows& c) {
   const std::int64_t taps = c.kernel[0] * c.kernel[1];
-  const std::int64_t groups = (taps * kPairChannels + 1) / 2;
+  const std::int64_t run = c.kernel[1] * kPairChannels;
+  const std::int64_t run_rows = (run + c.align - 1) / c.align * c.align;
+  const std::int64_t groups = (c.kernel[0] * run_rows + 1) / 2;
   Literal panels(bf16, {2, groups, 4, 2});
   for (std::int64_t m = 0; m < kPairColumns; ++m)
     for (std::int64_t channel = 0; channel < kPairChannels; ++channel)
       for (std::int64_t tap = 0; tap < taps; ++tap) {
-        const std::int64_t row = tap * kPairChannels + channel;
+        const std::int64_t row =
+            tap / c.kernel[1] * run_rows + tap % c.kernel[1] * kPairChannels + channel;
         panels.set(((m / 4 * groups + row / 2) * 4 + m % 4) * 2 + row % 2,
                    weights.at((m * kPairChannels + channel) * taps + tap));
       }
@@ -44,6 +48,7 @@ void expect_pair_conv(const Bf16Windows& c) {
   ir::Attrs attrs = c.attrs();
   attrs["kernel"] = c.kernel;
   attrs["columns"] = kPairColumns;
+  attrs["align"] = c.align;
   ir::Attrs conv = c.attrs();
   conv["groups"] = std::int64_t{1};
   conv["channels_last"] = true;
@@ -56,6 +61,7 @@ TEST(PackedBf16Conv, IsConvOfTheSameNumbers) {
   expect_pair_conv({.kernel = {1, 1}});
   expect_pair_conv({.strides = {2, 3}, .low = {1, 0}, .high = {0, 2}});
   expect_pair_conv({.kernel = {2, 3}, .low = {2, 2}, .high = {1, 1}, .dilations = {3, 2}});
+  expect_pair_conv({.kernel = {2, 3}, .low = {2, 2}, .high = {1, 1}, .align = 8});
 }
 
 /// x bf16[1, 4, 4, 3], a kernel of 3 x 3 and 8 columns but for what is changed.
@@ -117,8 +123,9 @@ TEST(PackedBf16Conv, packed_bf16_conv_c6) {
 }
 
 TEST(PackedBf16Conv, packed_bf16_conv_c8) {
-  expect_pair_conv_error({.panels = meta(bf16, {1, 13, 8, 2})},
-                         "C8 q groups of 2 hold a window, and q - 1 do not: expected 14, got 13");
+  expect_pair_conv_error(
+      {.panels = meta(bf16, {1, 13, 8, 2})},
+      "C8 align is at least 1, q groups of 2 hold a window, and q - 1 do not: expected 14, got 13");
 }
 
 TEST(PackedBf16Conv, packed_bf16_conv_c9) {

@@ -10,6 +10,7 @@ using ir::Literal;
 
 struct ByteWindows {
   ir::Sizes kernel{3, 2}, strides{1, 1}, low{0, 0}, high{0, 0}, dilations{1, 1};
+  std::int64_t align = 1;
   ir::Attrs attrs() const {
     return {{"strides", strides}, {"pads_low", low}, {"pads_high", high}, {"dilations", dilations}};
   }
@@ -21,12 +22,15 @@ constexpr std::int64_t kByteColumns = 5;
 /// Weights [columns, channels, kernel...] in panels of 4 columns.
 Literal byte_panels_of(const Literal& weights, const ByteWindows& c) {
   const std::int64_t taps = c.kernel[0] * c.kernel[1];
-  const std::int64_t groups = (taps * kByteChannels + 3) / 4;
+  const std::int64_t run = c.kernel[1] * kByteChannels;
+  const std::int64_t run_rows = (run + c.align - 1) / c.align * c.align;
+  const std::int64_t groups = (c.kernel[0] * run_rows + 3) / 4;
   Literal panels(i8, {2, groups, 4, 4});
   for (std::int64_t m = 0; m < kByteColumns; ++m)
     for (std::int64_t channel = 0; channel < kByteChannels; ++channel)
       for (std::int64_t tap = 0; tap < taps; ++tap) {
-        const std::int64_t row = tap * kByteChannels + channel;
+        const std::int64_t row =
+            tap / c.kernel[1] * run_rows + tap % c.kernel[1] * kByteChannels + channel;
         panels.set_int(((m / 4 * groups + row / 4) * 4 + m % 4) * 4 + row % 4,
                        weights.at_int((m * kByteChannels + channel) * taps + tap));
       }
@@ -45,6 +49,7 @@ void expect_byte_conv(const ByteWindows& c) {
   ir::Attrs attrs = c.attrs();
   attrs["kernel"] = c.kernel;
   attrs["columns"] = kByteColumns;
+  attrs["align"] = c.align;
   const Literal sums = value_of({"packed_int8_conv", {x, byte_panels_of(weights, c), zero}, attrs});
   const Literal of_weights = value_of({"reduce_sum",
                                        {byte_integers(weights)},
@@ -86,6 +91,8 @@ TEST(PackedInt8Conv, IsConvOfTheBytes) {
   expect_byte_conv({.kernel = {1, 1}});
   expect_byte_conv({.strides = {2, 3}, .low = {1, 0}, .high = {0, 2}});
   expect_byte_conv({.kernel = {2, 3}, .low = {2, 2}, .high = {1, 1}, .dilations = {3, 2}});
+  expect_byte_conv({.align = 8});
+  expect_byte_conv({.kernel = {2, 3}, .low = {2, 2}, .high = {1, 1}, .align = 7});
 }
 
 /// x u8[1, 4, 4, 3], a kernel of 3 x 3 and 8 columns but for what is changed.
@@ -164,9 +171,15 @@ TEST(PackedInt8Conv, packed_int8_conv_c7) {
 }
 
 TEST(PackedInt8Conv, packed_int8_conv_c8) {
-  EXPECT_EQ(
-      (ByteConvCall{.panels = meta(i8, {1, 6, 8, 4})}.error()),
-      "packed_int8_conv: C8 q groups of 4 hold a window, and q - 1 do not: expected 7, got 6");
+  constexpr const char* kText =
+      "packed_int8_conv: C8 align is at least 1, q groups of 4 hold a window, and q - 1 do not: ";
+  EXPECT_EQ((ByteConvCall{.panels = meta(i8, {1, 6, 8, 4})}.error()),
+            std::string(kText) + "expected 7, got 6");
+  ByteConvCall aligned;
+  aligned.attrs["align"] = std::int64_t{64};
+  EXPECT_EQ(aligned.error(), std::string(kText) + "expected 48, got 7");
+  aligned.attrs["align"] = std::int64_t{0};
+  EXPECT_EQ(aligned.error(), std::string(kText) + "expected 1 or more, got 0");
 }
 
 TEST(PackedInt8Conv, packed_int8_conv_c9) {
