@@ -302,6 +302,9 @@ struct ContractStmt {
   /// Of groups in runs: columns of b lie in panels of so many, 16 or 32, whose first elements are `panel_stride` apart; 0: all in one.
   std::int64_t panel_columns = 0;
   SymExpr panel_stride = 0;
+  /// Elements of b that are read next, so many from here on, which matrix registers fetch meanwhile; they may be none of b's.
+  SymExpr ahead = 0;
+  std::int64_t ahead_count = 0;
 };
 
 struct Stmt {

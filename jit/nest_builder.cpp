@@ -274,7 +274,7 @@ void NestBuilder::contract(ContractStmt stmt) {
     nest_.buffers.at(stmt.b.windows->outside->buffer).read = true;
   for (SymExpr* expr : {&stmt.rows, &stmt.columns, &stmt.depth, &stmt.a.base, &stmt.a.row_stride,
                         &stmt.a.column_stride, &stmt.b.base, &stmt.b.row_stride,
-                        &stmt.b.column_stride, &stmt.panel_stride})
+                        &stmt.b.column_stride, &stmt.panel_stride, &stmt.ahead})
     *expr = simplify(*expr);
   for (ContractStmt::Run& run : stmt.runs)
     for (SymExpr* expr : {&run.count, &run.a_stride, &run.b_stride}) *expr = simplify(*expr);

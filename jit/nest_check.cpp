@@ -136,7 +136,8 @@ class Checker {
     require(s.group == 1 || (s.group == 4 && bytes) || (s.group == 2 && pairs),
             "N12 group of the operands");
     require(!s.pairs_fit || s.group == 4, "N12 pairs of what is no group");
-    for (const SymExpr* expr : {&s.rows, &s.columns, &s.depth, &s.panel_stride}) index(*expr);
+    for (const SymExpr* expr : {&s.rows, &s.columns, &s.depth, &s.panel_stride, &s.ahead})
+      index(*expr);
     require(s.panel_columns == 0 || (s.group != 1 && !s.runs.empty() &&
                                      (s.panel_columns == 16 || s.panel_columns == 32)),
             "N12 panels of what is no group, or not of 16 or 32 columns");

@@ -97,7 +97,10 @@ class Printer {
          (s.tf32 ? " tf32" : "") + runs(s) +
          (s.panel_columns == 0 ? ""
                                : " panels of " + std::to_string(s.panel_columns) + " by " +
-                                     s.panel_stride.to_string()));
+                                     s.panel_stride.to_string()) +
+         (s.ahead_count == 0
+              ? ""
+              : " ahead " + std::to_string(s.ahead_count) + " from " + s.ahead.to_string()));
   }
 
  private:

@@ -105,9 +105,9 @@ void fields(auto& archive, Like<ContractStmt::Run> auto& run) {
 }
 void fields(auto& archive, Like<ContractStmt> auto& stmt) {
   auto& [acc, dtype, tile_rows, tile_columns, rows, columns, depth, a, b, accumulate, group,
-         pairs_fit, tf32, gathers, runs, panel_columns, panel_stride] = stmt;
+         pairs_fit, tf32, gathers, runs, panel_columns, panel_stride, ahead, ahead_count] = stmt;
   archive(acc, dtype, tile_rows, tile_columns, rows, columns, depth, a, b, accumulate, group,
-          pairs_fit, tf32, gathers, runs, panel_columns, panel_stride);
+          pairs_fit, tf32, gathers, runs, panel_columns, panel_stride, ahead, ahead_count);
 }
 void fields(auto& archive, Like<Stmt> auto& stmt) {
   auto& [node] = stmt;

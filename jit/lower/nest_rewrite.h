@@ -86,7 +86,7 @@ inline void visit_exprs(Dequantised& d, auto&& visit) {
 inline void visit_exprs(ContractStmt& s, auto&& visit) {
   for (ContractStmt::Run& run : s.runs)
     for (SymExpr* expr : {&run.count, &run.a_stride, &run.b_stride}) visit(*expr);
-  for (SymExpr* expr : {&s.rows, &s.columns, &s.depth, &s.panel_stride}) visit(*expr);
+  for (SymExpr* expr : {&s.rows, &s.columns, &s.depth, &s.panel_stride, &s.ahead}) visit(*expr);
   for (TileOperand* operand : {&s.a, &s.b}) {
     for (SymExpr* expr : {&operand->base, &operand->row_stride, &operand->column_stride})
       visit(*expr);

@@ -113,6 +113,8 @@ class MatmulNest {
     const SymExpr column_tile = next_of(column_tiles);
     row_begin_ = (next_of(blocks.count) * blocks.tiles + tile) * tile_rows_;
     column_begin_ = column_tile * tile_columns_;
+    if (blocks.count.is_constant(1) && blocks.tiles.is_constant() && !column_tiles.is_constant(1))
+      sharers_ = {tile, blocks.tiles.constant()};
     index_.resize(rank);
     if (!flat_) split_batch(rest);
     if (blocks.may_end_early) b_.begin_if(compare(b_, ScalarOp::Lt, row_begin_, rows));
@@ -395,12 +397,23 @@ class MatmulNest {
     if (whole) a.column_stride = group_;
     ContractStmt contraction{acc_,  accumulator_, tile_rows_,   kTileColumns, rows_, columns_,
                              depth, std::move(a), std::move(b), !is_one_part, group_};
+    if (ctx_.options().amx && blocks.is_constant())
+      fetch_ahead(contraction, base + right_.strides[0], block, blocks.constant());
     if (group_ == kByteGroup)
       contract_bytes(b_, ctx_.options(), std::move(contraction), pairs_fit_);
     else
       b_.contract(std::move(contraction));
     b_.end_for();
     if (rest_) add_rest(number);
+  }
+
+  /// The tiles of all rows by a panel, part by part, fetch the next panel, where each has one of its own.
+  void fetch_ahead(ContractStmt& contraction, const SymExpr& next, const SymExpr& part,
+                   std::int64_t parts) const {
+    if (!sharers_ || !right_.strides[0].is_constant()) return;
+    const std::int64_t shares = sharers_->second * parts;
+    contraction.ahead_count = (right_.strides[0].constant() + shares - 1) / shares;
+    contraction.ahead = next + (sharers_->first * parts + part) * contraction.ahead_count;
   }
 
   /// Groups of a part of the depth. Sums in matrix registers come from memory and go back there for each part, which takes as long as
@@ -554,6 +567,8 @@ class MatmulNest {
   Mask pairs_fit_;
   std::optional<Rest> rest_;
   SymExpr rest_count_;  ///< groups of it in this panel
+  /// Number of a tile among those that follow each other by the same panel, and how many they are; none: not known, or none do.
+  std::optional<std::pair<SymExpr, std::int64_t>> sharers_;
   std::vector<SymExpr> index_;
   SymExpr row_begin_, column_begin_, rows_, columns_;
 };

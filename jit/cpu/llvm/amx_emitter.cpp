@@ -305,10 +305,37 @@ void NestEmitter::amx_runs(const Tile& tile, const AmxBlock& block, std::size_t 
   });
 }
 
+/// Step `k` of a block fetches its share of what comes next, in lines, so that all steps of a whole tile fetch all of it.
+void NestEmitter::amx_fetch(const Tile& tile, const AmxBlock& block, Value* k) {
+  const ContractStmt& s = tile.s;
+  const auto* depth = llvm::dyn_cast<llvm::ConstantInt>(block.depth);
+  if (s.ahead_count == 0 || depth == nullptr) return;
+  constexpr std::int64_t kSquare = 2 * kRegisterColumns;  // rows and columns of most blocks
+  constexpr std::int64_t kMostLines = 8;
+  const std::int64_t rows = (s.tile_rows + kSquare - 1) / kSquare;
+  const std::int64_t columns = (s.tile_columns + kSquare - 1) / kSquare;
+  const std::int64_t steps = rows * columns * (depth->getSExtValue() / kRegisterColumns);
+  const std::int64_t lines = (s.ahead_count + tile.line - 1) / tile.line;
+  if (steps == 0) return;
+  const std::int64_t each = std::min((lines + steps - 1) / steps, kMostLines);
+  const auto number = [&](std::int64_t value) {
+    return b_.getInt64(static_cast<std::uint64_t>(value));
+  };
+  const auto squares = [&](Value* at) { return b_.CreateUDiv(at, number(kSquare)); };
+  Value* square =
+      b_.CreateAdd(b_.CreateMul(squares(block.column), number(rows)), squares(block.row));
+  Value* step = b_.CreateAdd(b_.CreateMul(square, number(depth->getSExtValue() / kRegisterColumns)),
+                             b_.CreateUDiv(k, number(kRegisterColumns)));
+  Value* from = b_.CreateAdd(scalar_index(s.ahead), b_.CreateMul(step, number(each * tile.line)));
+  for (std::int64_t line = 0; line < each; ++line)
+    fetch(element_address(s.b.buffer, b_.CreateAdd(from, number(line * tile.line))), 2);
+}
+
 /// 16 groups of the depth from `k` on. Each register is loaded next to its first product.
 void NestEmitter::amx_step(const Tile& tile, const AmxBlock& block, Value* first_a, Value* first_b,
                            Value* k) {
   const ContractStmt& s = tile.s;
+  amx_fetch(tile, block, k);
   const DType dtype = nest_.buffers[s.a.buffer].dtype;
   llvm::Type* element = scalars_.storage_type(dtype, 0);
   Value* along = b_.CreateNSWMul(k, b_.getInt64(static_cast<std::uint64_t>(s.group)));

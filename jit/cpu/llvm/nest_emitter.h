@@ -319,6 +319,7 @@ class NestEmitter {
   void amx_runs(const Tile& tile, const AmxBlock& block, std::size_t run, llvm::Value* first_a,
                 llvm::Value* first_b);
   void amx_sums(const Tile& tile, const AmxBlock& block, bool stores);
+  void amx_fetch(const Tile& tile, const AmxBlock& block, llvm::Value* k);
   void amx_step(const Tile& tile, const AmxBlock& block, llvm::Value* first_a, llvm::Value* first_b,
                 llvm::Value* k);
 
