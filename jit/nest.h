@@ -79,7 +79,8 @@ struct ApplyStmt {
   ir::ScalarOp op;
   DType dtype;  ///< of the result
   std::vector<ScalarId> operands;
-  bool up_to_zero = false;  ///< of Exp: the operand is known to be 0 or less, or NaN
+  /// Of Exp: the operand is known to be 0 or less, or NaN, and a subnormal result may be 0.
+  bool up_to_zero = false;
 };
 
 /// result = convert(operand); rules of ir::ElementBuilder::convert

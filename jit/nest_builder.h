@@ -28,7 +28,7 @@ class NestBuilder {
   Scalar apply(ir::ScalarOp op, std::span<const Scalar> operands);
   Scalar apply(ir::ScalarOp op, std::initializer_list<Scalar> operands);
   Scalar apply(ir::ScalarOp op, Scalar left, Scalar right) { return apply(op, {left, right}); }
-  /// The exponential of a number that is 0 or less, or NaN. No target checks that.
+  /// The exponential of a number that is 0 or less, or NaN. No target checks that. Targets may give 0 for a subnormal one.
   Scalar exp_up_to_zero(Scalar value);
   Scalar convert(Scalar value, DType dtype);
   Scalar bits(Scalar value);

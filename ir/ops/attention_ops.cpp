@@ -17,7 +17,8 @@
 // Operands are converted to the result's dtype; scores, softmax and sums are in f32 for f16 and
 // bf16, and the result is rounded once. The largest score of a query is subtracted before exp. A
 // query that sees no key, or whose scores are all -inf, gives 0 (see nan_rows); a NaN score that it sees makes its
-// result NaN. Hidden keys weigh 0, whatever their score; whether an infinite or NaN v of a hidden
+// result NaN. Before it is divided by the sum of all, a weight is 1 for the largest score; kernels may take weights below 2^-126
+// for 0. Hidden keys weigh 0, whatever their score; whether an infinite or NaN v of a hidden
 // key shows in the result is not defined.
 //
 // Constraints. infer() checks them in this order; tests are named attention_c1 ...

@@ -58,6 +58,10 @@ struct Match {
   double scale = 1;
   double softcap = 0;
   std::optional<Mask> mask;
+  /// Added to the scores before `mask`, which then is of five dimensions, [batch, windows, heads, rows, columns], of scores [batch *
+  /// windows, heads, rows, columns]; null: there is one mask at most.
+  Value first_mask;
+  Dims windowed;  ///< those sizes
 };
 
 class AttentionFormer {
@@ -110,7 +114,40 @@ class AttentionFormer {
     return value;
   }
 
+  /// Masks of which the second is added to all windows of a batch.
+  bool find_two_masks(const Value& scores, Match& match) const {
+    const Value sum = without_reshapes(scores);
+    if (!sum || !is_inner(sum, "add") || sum.meta().rank() != 5) return false;
+    const Dims& sizes = sum.meta().sizes;
+    const auto is_known = [](const SymExpr& size) {
+      return size.is_constant() && size.constant() >= 1;
+    };
+    if (!is_known(sizes[1]) || !is_known(sizes[2])) return false;
+    for (std::size_t k : {0u, 1u}) {
+      match.mask = Mask{.value = sum.node->input(1 - k), .adds = true};
+      if (!same_sizes(sum.node->input(k), sum) || !mask_fits(sum, *match.mask)) continue;
+      const Value inner = without_reshapes(sum.node->input(k));
+      if (!inner || !is_inner(inner, "add") || inner.meta().rank() != 4 ||
+          inner.meta().sizes[1] != sizes[2])
+        continue;
+      for (std::size_t j : {0u, 1u}) {
+        const Mask first{.value = inner.node->input(1 - j), .adds = true};
+        const Dims& of_first = first.value.meta().sizes;
+        const bool is_for_all = of_first.size() < 4 || of_first[0].is_constant(1);
+        if (!same_sizes(inner.node->input(j), inner) || !mask_fits(inner, first) || !is_for_all ||
+            !find_product(inner.node->input(j), match))
+          continue;
+        match.first_mask = first.value;
+        match.windowed = sizes;
+        return true;
+      }
+    }
+    match.mask.reset();
+    return false;
+  }
+
   bool find_mask(const Value& scores, Match& match) const {
+    if (find_two_masks(scores, match)) return true;
     const Node& node = *scores.node;
     if (is_inner(scores, "add")) {
       for (std::size_t k : {0u, 1u}) {
@@ -208,9 +245,11 @@ class AttentionFormer {
 
   static Value replaced(Rewriter& rewriter, const Node& product, const Match& match) {
     GraphBuilder& builder = rewriter.builder();
-    const auto batch = leading(match.softmax->value());
+    Dims batch(leading(match.softmax->value()).begin(), leading(match.softmax->value()).end());
+    if (match.first_mask && !is_one_image(match))
+      batch = {match.windowed[0], match.windowed[1] * match.windowed[2]};
     const auto heads = [&](const Value& old) {
-      Dims sizes(batch.begin(), batch.end());
+      Dims sizes = batch;
       sizes.resize(2, SymExpr(1));
       sizes.insert(sizes.end(), old.meta().sizes.end() - 2, old.meta().sizes.end());
       return reshaped(builder, rewriter.map(old), sizes);
@@ -218,7 +257,7 @@ class AttentionFormer {
     std::vector<Value> operands{heads(match.scores->input(0))};
     const Value k = repeated_heads(untransposed(match.scores->input(1)));
     const Value v = repeated_heads(product.input(1));
-    if (k && v && k.meta().sizes[1] == v.meta().sizes[1]) {
+    if (!match.first_mask && k && v && k.meta().sizes[1] == v.meta().sizes[1]) {
       for (const Value& shared : {k, v}) operands.push_back(without_one(builder, rewriter, shared));
     } else {
       operands.push_back(builder.emit(
@@ -228,7 +267,7 @@ class AttentionFormer {
     }
     Attrs attrs{{"scale", match.scale}, {"softcap", match.softcap}, {"nan_rows", true}};
     if (match.mask) {
-      Value mask = rewriter.map(match.mask->value);
+      Value mask = match.first_mask ? both_masks(rewriter, match) : rewriter.map(match.mask->value);
       if (batch.size() == 1 && mask.meta().rank() == 3) {
         Dims sizes = mask.meta().sizes;
         sizes.insert(sizes.begin() + 1, SymExpr(1));
@@ -241,6 +280,27 @@ class AttentionFormer {
     }
     const Value made = builder.call(*find_op("attention"), operands, std::move(attrs))->value();
     return reshaped(builder, made, product.output().sizes);
+  }
+
+  /// Whether windows are the batch: those of one image need not be put together with the heads, for which operands in another order
+  /// would be copied.
+  static bool is_one_image(const Match& match) { return match.windowed[0].is_constant(1); }
+
+  /// The sum of two masks, [batch or 1, windows * heads, rows or 1, columns or 1], or of one image [windows, heads, ...], each or 1.
+  static Value both_masks(Rewriter& rewriter, const Match& match) {
+    GraphBuilder& builder = rewriter.builder();
+    const auto of_rank = [&](const Value& old, std::size_t rank) {
+      Dims sizes = old.meta().sizes;
+      sizes.insert(sizes.begin(), rank - sizes.size(), SymExpr(1));
+      return reshaped(builder, rewriter.map(old), sizes);
+    };
+    Value sum = builder.emit("add", {of_rank(match.first_mask, 5), of_rank(match.mask->value, 5)});
+    Dims sizes = sum.meta().sizes;
+    if (is_one_image(match))
+      return reshaped(builder, sum, {sizes[1], sizes[2], sizes[3], sizes[4]});
+    for (std::size_t d : {1u, 2u}) sizes[d] = match.windowed[d];
+    if (sum.meta().sizes != sizes) sum = builder.emit("expand", {sum}, {{"sizes", sizes}});
+    return reshaped(builder, sum, {sizes[0], sizes[1] * sizes[2], sizes[3], sizes[4]});
   }
 
   /// What `value` is a transpose of; null where it is none.

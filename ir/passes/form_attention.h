@@ -22,7 +22,8 @@ namespace heddle::ir {
 /// reshapes that keep the last two dimensions, with one tanh between them or none (`softcap`); at most one mask, added or chosen by `where` with a known scalar where
 /// it hides; a softmax over the last dimension; such reshapes again. Scores have three or four dimensions (a product
 /// of matrices alone is more often one with constant weights, which are packed), f32 or f64. A row in which all is
-/// -inf is NaN, as before. Keys and values whose heads are repeated, each in a row by reshape, expand and reshape, are taken
+/// -inf is NaN, as before. Two masks added one after the other, the second to all windows of a batch, [batch, windows, heads, rows,
+/// columns], are added up first, and windows and heads are the heads of one attention: as windows that are shifted hide parts of each other. Keys and values whose heads are repeated, each in a row by reshape, expand and reshape, are taken
 /// as they were before.
 ///
 /// Refused: when anything else reads a value in between, is ordered after it or it after anything; when the nodes have

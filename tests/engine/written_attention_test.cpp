@@ -87,6 +87,50 @@ TEST(WrittenAttention, IsOneKernelWithTheSameElements) {
   }
 }
 
+/// Masks of windows: 0, or -100 as models write what is hidden, whose weights are subnormal.
+constexpr const char* kWindows = R"(
+graph @main(%q: f32[4*s0, 3, 19, 8], %k: f32[4*s0, 3, 19, 8], %v: f32[4*s0, 3, 19, 8], %bias: f32[1, 3, 19, 19], %mask: f32[4, 19, 19]) {
+  %t = permute(%k) {perm = [0, 1, 3, 2]}
+  %s = matmul(%q, %t)
+  %b = add(%s, %bias)
+  %w = reshape(%b) {sizes = [s0, 4, 3, 19, 19]}
+  %m = reshape(%mask) {sizes = [1, 4, 1, 19, 19]}
+  %a = add(%w, %m)
+  %f = reshape(%a) {sizes = [4*s0, 3, 19, 19]}
+  %p = softmax(%f) {axis = 3}
+  %r = matmul(%p, %v)
+  return %r
+}
+)";
+
+TEST(WrittenAttention, OfWindowsWithTwoMasksIsOneKernel) {
+  std::string one = kWindows;
+  for (std::size_t at; (at = one.find("4*s0")) != std::string::npos;) one.replace(at, 4, "4");
+  one.replace(one.find("[s0, 4"), 6, "[1, 4");
+  for (const auto& [text, images] :
+       {std::pair<std::string, std::int64_t>{kWindows, 1}, {kWindows, 3}, {one, 1}}) {
+    std::vector<hd::Tensor> given;
+    for (int k = 0; k < 3; ++k) given.push_back(hd::Tensor::empty(hd::f32, {4 * images, 3, 19, 8}));
+    given.push_back(hd::Tensor::empty(hd::f32, {1, 3, 19, 19}));
+    given.push_back(hd::Tensor::empty(hd::f32, {4, 19, 19}));
+    for (std::size_t k = 0; k < given.size(); ++k)
+      for (std::int64_t i = 0; i < given[k].count(); ++i)
+        given[k].data_as<float>()[i] =
+            k == 4
+                ? ((i * 7 + i / 19) % 5 < 2 ? -100.0f : 0.0f)
+                : static_cast<float>((i * 37 + static_cast<std::int64_t>(k) * 11) % 101) * 0.02f -
+                      1;
+    hd::Engine formed = hd::parse_ir(text);
+    hd::Engine reference =
+        hd::parse_ir(text, {.device = hd::Device::reference(), .skip_passes = {"form-attention"}});
+    const std::vector<double> want = reference.run(given)[0].to_doubles();
+    const std::vector<double> got = formed.run(given)[0].to_doubles();
+    ASSERT_EQ(want.size(), got.size());
+    for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(want[i], got[i], 1e-5) << i;
+    EXPECT_NE(formed.plan_json(given).find("attention"), std::string::npos);
+  }
+}
+
 TEST(WrittenAttention, ScoresTakeNoMemory) {
   const std::string text = text_with("-inf");
   const std::vector<hd::Tensor> given = inputs(1, 256);

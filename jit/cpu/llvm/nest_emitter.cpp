@@ -189,7 +189,8 @@ void NestEmitter::operator()(const ApplyStmt& s) {
   const DType operand = dtypes_.at(s.operands[s.op == ScalarOp::Select ? 1 : 0]);
   if (s.op == ScalarOp::Exp && operand == DType::F32 &&
       (s.up_to_zero || maxima_.differences.count(s.operands[0]) != 0)) {
-    if (Value* power = scalars_.exp_up_to_zero(operands[0])) return define(s.result, power);
+    Value* power = scalars_.exp_up_to_zero(operands[0], !s.up_to_zero);
+    if (power != nullptr) return define(s.result, power);
   }
   define(s.result, scalars_.apply(s.op, operand, operands));
 }

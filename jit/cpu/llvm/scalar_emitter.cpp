@@ -353,11 +353,11 @@ Value* ScalarEmitter::in_parts(Value* a, unsigned machine_vectors,
   return concatenate(b_, std::move(parts));
 }
 
-Value* ScalarEmitter::exp_up_to_zero(Value* a) {
+Value* ScalarEmitter::exp_up_to_zero(Value* a, bool keeps_subnormals) {
   if (vector_bytes_ < 32 || lanes_of(a) == 0 || (vector_bytes_ == 64 && !inline_all_math_))
     return nullptr;
   VectorMath math(b_, vector_bytes_, vector_bytes_ == 32 ? &held_ : nullptr);
-  return in_parts(a, 1, [&](Value* part) { return math.exp_up_to_zero(part); });
+  return in_parts(a, 1, [&](Value* part) { return math.exp_up_to_zero(part, keeps_subnormals); });
 }
 
 Value* ScalarEmitter::any_larger(Value* a, Value* b) {

@@ -107,7 +107,7 @@ class ScalarEmitter {
   llvm::Value* inline_math(ir::ScalarOp op, llvm::Value* a);
   llvm::Value* inline_math(ir::ScalarOp op, llvm::Value* a, llvm::Value* b);
   /// Exp of an f32 of 0 or less, or NaN. Null where that saves nothing.
-  llvm::Value* exp_up_to_zero(llvm::Value* a);
+  llvm::Value* exp_up_to_zero(llvm::Value* a, bool keeps_subnormals);
   /// One of a and b that the other does not exceed; any if one is NaN.
   llvm::Value* any_larger(llvm::Value* a, llvm::Value* b);
   /// What one of two functions emits, whichever `condition` says: mostly the first.
@@ -189,7 +189,7 @@ class VectorMath {
   /// The same for functions of two numbers.
   llvm::Value* apply(ir::ScalarOp op, llvm::Value* x, llvm::Value* y);
   /// Exp of an x of 0 or less, or NaN, with AVX2 at least.
-  llvm::Value* exp_up_to_zero(llvm::Value* x);
+  llvm::Value* exp_up_to_zero(llvm::Value* x, bool keeps_subnormals);
 
  private:
   static bool is_wide(llvm::Value* x);  ///< whether it is f64
@@ -244,7 +244,7 @@ class VectorMath {
   llvm::Value* power_of_sum(llvm::Value* sum);
   llvm::Value* scaled_root(const std::function<double(int)>& root, int shift, llvm::Value* sum);
   llvm::Value* exp_by_table(llvm::Value* x);
-  llvm::Value* exp_of_bounded(llvm::Value* bounded);
+  llvm::Value* exp_of_bounded(llvm::Value* bounded, double low);
   llvm::Value* exp_between(llvm::Value* x);
   llvm::Value* sigmoid_by_table(llvm::Value* x);
   llvm::Value* piecewise(const PiecewiseTable& table, llvm::Value* x);

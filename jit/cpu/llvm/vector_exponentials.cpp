@@ -44,6 +44,8 @@ constexpr std::array<double, 7> kErfLarge = {-4.927902964e-04, -1.626045667e+00,
 
 /// Logarithm of half the least subnormal: exponentials of less are 0.
 constexpr double kVanishing = -103.97207708399179;
+/// That of the least normal number, rounded towards 0: exponentials of less are subnormal.
+constexpr double kSubnormal = -87.33654;
 
 /// 2^(k / 16), or its reciprocal.
 std::array<float, 16> roots(double sign) {
@@ -65,11 +67,11 @@ VectorMath::Split VectorMath::split_by_sixteenths(Value* x) {
 }
 
 /// 1.1 ulp: e^x = 2^floor(n) 2^(n - floor(n)) e^r, the second factor from a table in a register.
-Value* VectorMath::exp_by_table(Value* x) { return exp_of_bounded(at_most(x, 89)); }
+Value* VectorMath::exp_by_table(Value* x) { return exp_of_bounded(at_most(x, 89), kVanishing); }
 
-/// The same for an x up to 89, or NaN.
-Value* VectorMath::exp_of_bounded(Value* bounded) {
-  Value* kept = b_.CreateFCmpUGE(bounded, real(kVanishing, bounded));
+/// The same for an x up to 89, or NaN; 0 below `low`.
+Value* VectorMath::exp_of_bounded(Value* bounded, double low) {
+  Value* kept = b_.CreateFCmpUGE(bounded, real(low, bounded));
   const Split split = split_by_sixteenths(bounded);
   Value* rest = fma(polynomial(kExpShort, split.r), split.r, real(1, split.r));
   rest = b_.CreateFMul(rest, split.r);
@@ -84,9 +86,10 @@ Value* VectorMath::power_of_sum(Value* sum) {
   return from_bits(b_.CreateShl(to_bits(sum), integer(23, sum)));
 }
 
-Value* VectorMath::exp_up_to_zero(Value* x) {
-  if (takes_avx512(x)) return exp_of_bounded(x);
-  return vanishing(x, kVanishing, [this](Value* bounded) { return exp_between(bounded); });
+Value* VectorMath::exp_up_to_zero(Value* x, bool keeps_subnormals) {
+  const double low = keeps_subnormals ? kVanishing : kSubnormal;
+  if (takes_avx512(x)) return exp_of_bounded(x, low);
+  return vanishing(x, low, [this](Value* bounded) { return exp_between(bounded); });
 }
 
 /// root(k) 2^(n + shift), for a `sum` whose bits end with those of 8 n + k: an addition to the exponent, whose own part of k the table
@@ -270,7 +273,7 @@ Value* VectorMath::sigmoid(Value* x) {
   if (!is_wide(x) && takes_avx512(x)) return sigmoid_by_table(x);
   Value* one = real(1, x);
   Value* below = b_.CreateFNeg(absolute(x));
-  Value* e = is_wide(x) || !has_avx2_ ? exp(below) : exp_up_to_zero(below);
+  Value* e = is_wide(x) || !has_avx2_ ? exp(below) : exp_up_to_zero(below, true);
   Value* negative = b_.CreateICmpSLT(to_bits(x), integer(0, x));
   return b_.CreateFDiv(b_.CreateSelect(negative, e, one), b_.CreateFAdd(e, one));
 }
