@@ -215,7 +215,7 @@ void NestEmitter::operator()(const ConvertStmt& s) {
     widened_bytes_[s.result] = s.operand;
   const QuantisedByte made = quantised(s);
   if (made.byte != nullptr) {
-    byte_numbers_[s.result] = made.number;
+    byte_numbers_[s.result] = made;
     return define(s.result, made.byte);
   }
   Value* known = clamped(s);

@@ -389,9 +389,8 @@ class NestEmitter {
     unsigned depth = 0;
   };
   std::map<Symbol, Bound> symbols_;
-  std::unordered_map<ScalarId, llvm::Value*>
-      byte_numbers_;                                      ///< of a byte that was quantised, as f32
-  std::unordered_map<ScalarId, ScalarId> widened_bytes_;  ///< such bytes, of an i32
+  std::unordered_map<ScalarId, QuantisedByte> byte_numbers_;  ///< of a byte that was quantised
+  std::unordered_map<ScalarId, ScalarId> widened_bytes_;      ///< such bytes, of an i32
   std::unordered_map<ScalarId, llvm::Value*>
       from_bytes_;                               ///< the u8 that an i32 was converted from
   std::map<Symbol, llvm::Value*> byte_symbols_;  ///< the same of symbols bound to such

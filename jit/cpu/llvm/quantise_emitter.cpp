@@ -103,7 +103,7 @@ QuantisedByte ScalarEmitter::quantise(Value* value, const ByteScale& scale, DTyp
                    : b_.CreateTrunc(bits, compute_type(to, lanes));
   Value* byte = b_.CreateAdd(low, splat(zero, lanes));
   Value* number = b_.CreateFSub(rounded, splat(scale.origin, lanes));
-  if (!is_signed(to)) return {byte, number};
+  if (!is_signed(to)) return {byte, number, rounded, scale.origin};
   Value* is_nan = b_.CreateFCmpUNO(value, value);
   return {b_.CreateSelect(is_nan, integers_like(byte, 0), byte),
           b_.CreateSelect(is_nan, llvm::Constant::getNullValue(number->getType()), number)};
@@ -257,17 +257,17 @@ QuantisedByte NestEmitter::quantised_if_fits(Value* x, Value* scale, Value* zero
 /// where `s` is anything else.
 Value* NestEmitter::number_of_byte(const ConvertStmt& s) {
   if (s.dtype != DType::F32) return nullptr;
-  const auto number = [&](ScalarId id) -> Value* {
+  const auto number = [&](ScalarId id) -> const QuantisedByte* {
     const auto wide = widened_bytes_.find(id);
     const auto found = byte_numbers_.find(wide == widened_bytes_.end() ? id : wide->second);
-    return found == byte_numbers_.end() ? nullptr : found->second;
+    return found == byte_numbers_.end() ? nullptr : &found->second;
   };
-  if (Value* found = number(s.operand)) return found;
+  if (const QuantisedByte* found = number(s.operand)) return found->number;
   const auto made = applied_.find(s.operand);
   if (made == applied_.end() || made->second->op != ScalarOp::Sub ||
       made->second->dtype != DType::I32)
     return nullptr;
-  Value* found = number(made->second->operands[0]);
+  const QuantisedByte* found = number(made->second->operands[0]);
   if (found == nullptr) return nullptr;
   Value* zero = value(made->second->operands[1]);
   const auto* known = llvm::dyn_cast<llvm::ConstantInt>(zero);
@@ -283,7 +283,21 @@ Value* NestEmitter::number_of_byte(const ConvertStmt& s) {
       b_.SetInsertPoint(before->getTerminator());
     real = b_.CreateSIToFP(zero, b_.getFloatTy());
   }
-  return b_.CreateFSub(found, widened(real, lanes_of(found)));
+  const unsigned lanes = lanes_of(found->number);
+  // Integers below 2^24, whose sum and difference are exact.
+  const auto is_known_early = [&](Value* a, Value* b) {
+    return (llvm::isa<llvm::Constant>(a) && llvm::isa<llvm::Constant>(b)) || block_before(a, b);
+  };
+  if (found->rounded == nullptr || !is_known_early(found->origin, real))
+    return b_.CreateFSub(found->number, widened(real, lanes));
+  Value* origin = nullptr;
+  {
+    const llvm::IRBuilderBase::InsertPointGuard guard(b_);
+    if (llvm::BasicBlock* before = block_before(found->origin, real))
+      b_.SetInsertPoint(before->getTerminator());
+    origin = b_.CreateFAdd(found->origin, real);
+  }
+  return b_.CreateFSub(found->rounded, widened(origin, lanes));
 }
 
 /// min(max(x, low), high) as a byte, with numbers that are bytes for bounds: they leave nothing to saturate, and NaN is looked for

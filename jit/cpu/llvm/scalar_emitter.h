@@ -61,6 +61,8 @@ struct ByteScale {
 struct QuantisedByte {
   llvm::Value* byte = nullptr;
   llvm::Value* number = nullptr;
+  /// What the number is the difference of, an integer and a uniform one; null: of none.
+  llvm::Value *rounded = nullptr, *origin = nullptr;
 };
 
 /// Constants that a function has in registers, or whole in memory where there are too few of these, from its entry on. LLVM knows no
