@@ -112,6 +112,7 @@ Engine::Impl::Impl(TraceFunction function, EngineOptions settings, Signature sig
       cuda_kernels_at_start(cuda == nullptr ? 0 : cuda->runtime().compiler().compiled()),
       cuda_disk_hits_at_start(cuda == nullptr ? 0 : cuda->runtime().compiler().disk_hits()),
       specialise_after(engine::calls_before_specialising(options)),
+      flushes_subnormals(engine::flushes_subnormals(options)),
       autotune(engine::wants_autotune(options)) {}
 
 /// What its calls gave to be kept on disk is written before it goes.

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/float_control.h"
 #include "base/processors.h"
 #include "base/stripes.h"
 #include "engine/background.h"
@@ -89,11 +90,16 @@ struct Engine::Impl {
     LateOutputs late(*this, plan, inputs, outputs);
     make_ready(*context, plan);
     context->set_io(plan, inputs, outputs, &late);
-    const std::int32_t status = run(*context);
+    const std::int32_t status = flushes_subnormals ? run_flushing(*context, run) : run(*context);
     const std::exception_ptr failure = status == 0 ? nullptr : context->take_failure(plan, status);
     note_peak(std::max(plan.memory.peak_bytes, context->peak_bytes()));
     contexts.release(std::move(context));
     finish_run(plan, status, failure);
+  }
+  template <typename F>
+  static std::int32_t run_flushing(engine::ExecutionContext& context, F& run) {
+    const base::SubnormalScope scope(base::SubnormalMode::flushing());
+    return run(context);
   }
   /// @throws OutOfMemory
   void make_ready(engine::ExecutionContext& context, const engine::BoundPlan& plan);
@@ -257,6 +263,7 @@ struct Engine::Impl {
   std::uint64_t cuda_kernels_at_start;
   std::uint64_t cuda_disk_hits_at_start;
   int specialise_after;
+  const bool flushes_subnormals;
   bool autotune;
   engine::Background background;  ///< its thread ends before anything it uses does
   engine::CallThreads submitted{

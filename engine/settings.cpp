@@ -133,6 +133,10 @@ bool keeps_constants(const EngineOptions& options) {
   return is_wanted(options.keep_constants, "HEDDLE_KEEP_CONSTANTS", true);
 }
 
+bool flushes_subnormals(const EngineOptions& options) {
+  return is_wanted(options.flush_subnormals, "HEDDLE_FLUSH_SUBNORMALS", false);
+}
+
 bool wants_autotune(const EngineOptions& options) {
   return is_wanted(options.autotune, "HEDDLE_AUTOTUNE",
                    options.device.kind() == Device::Kind::Cuda);

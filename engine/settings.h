@@ -29,6 +29,8 @@ std::int64_t second_level_cache();
 bool wants_autotune(const EngineOptions& options);
 /// EngineOptions::keep_constants, HEDDLE_KEEP_CONSTANTS or yes.
 bool keeps_constants(const EngineOptions& options);
+/// EngineOptions::flush_subnormals, HEDDLE_FLUSH_SUBNORMALS or no.
+bool flushes_subnormals(const EngineOptions& options);
 /// Which steps go into graphs: HEDDLE_GRAPH_MIN_KERNELS, and none of those of ops in HEDDLE_GRAPH_SPLIT_OPS or with sizes in
 /// HEDDLE_GRAPH_UNSAFE_SIZES, names with commas between, nor with any symbolic size if HEDDLE_GRAPH_SPLIT_DYNAMIC is 1.
 scheduler::CaptureOptions capture_options();

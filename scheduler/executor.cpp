@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/float_control.h"
 #include "base/processors.h"
 #include "scheduler/stop.h"
 
@@ -245,6 +246,7 @@ class Crew {
   bool backwards_ = false;
   std::uint32_t tag_ = 0;  ///< of the region; none has 0
   std::atomic<std::int32_t>* status_ = nullptr;
+  base::SubnormalMode subnormals_ = base::SubnormalMode::current();  ///< the caller's
 
   alignas(64) std::atomic<std::uint32_t> gate_{0};   ///< kOpen | helpers inside
   alignas(64) std::atomic<std::uint32_t> epoch_{0};  ///< counts regions
@@ -323,10 +325,12 @@ int Crew::take_number() {
 /// Works as long as regions keep coming. @return the last region that was looked at.
 std::uint32_t Crew::serve_regions() {
   const int worker = take_number();
+  const base::SubnormalScope scope(base::SubnormalMode::current());
   std::uint32_t seen = 0;
   do {
     seen = epoch_.load(std::memory_order_acquire);
     if (join()) {
+      subnormals_.set();
       work(worker);
       gate_.fetch_sub(1, std::memory_order_release);
     }
@@ -358,6 +362,7 @@ void Crew::offer(const Steps& steps, bool backwards, std::atomic<std::int32_t>* 
   steps_ = steps;
   backwards_ = backwards;
   status_ = status;
+  subnormals_ = base::SubnormalMode::current();
   if (++tag_ == 0) {  // tags of long ago come again
     for (int worker = 0; worker < threads_; ++worker)
       claims_[static_cast<std::size_t>(worker)].forget();

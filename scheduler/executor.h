@@ -71,7 +71,8 @@ constexpr Iterations piece_of(std::int64_t extent, const BoundStage& stage, int 
 /// Runs stages on the caller's thread and on threads that TBB lends, so that any number of engines, and
 /// the host's own TBB work, share one pool. A lent thread waits for the next stage with bounded spinning
 /// (HEDDLE_SPIN_US, 50 by default) and then goes back. Each worker begins with its own share of a stage's iterations, the same one of
-/// each stage, whose memory is in its caches; then it takes what others have not begun. A caller never waits inside TBB: it cannot be made
+/// each stage, whose memory is in its caches; then it takes what others have not begun. Workers take subnormal numbers as the caller's
+/// thread does. A caller never waits inside TBB: it cannot be made
 /// to run another request's work or a compile.
 class Executor {
  public:

@@ -125,6 +125,11 @@ struct EngineOptions {
   /// On the CPU, where it is asked for: convolutions of 3 x 3, and of 3 or 5 elements along a row or a column, are computed directly
   /// or by Winograd's algorithm, as a cost model says, until both were timed in the same way, by one thread.
   std::optional<bool> autotune{};
+  /// On the CPU, calls compute with subnormal numbers as 0, which some processors take 100 times as long for (Intel's 130 cycles an
+  /// instruction): those of f32 below 2^-126, of f64 below 2^-1022. Without it they do as the calling thread's own floating-point control
+  /// says, all threads alike, which by default keeps them. Constants are folded as they are. Nothing: HEDDLE_FLUSH_SUBNORMALS, 0 or 1, else
+  /// they are kept.
+  std::optional<bool> flush_subnormals{};
   /// CUDA: the caller's context (a CUcontext), which outlives the engine and its tensors; null: the primary one.
   void* context = nullptr;
   /// CUDA: the caller's stream (a CUstream of that context, not the default stream), which outlives the engine. A
