@@ -11,7 +11,7 @@ constexpr std::int64_t kRegisterBytes = 64;
 constexpr std::int64_t kRegisterRows = 16;
 /// Bytes of a patch, at most, which lie on the stack.
 constexpr std::int64_t kMostPatchBytes = 56 * 1024;
-/// Rows of the sums of a tile, at most: 32 KiB.
+/// Rows of the sums of a tile, at most: 16 KiB.
 constexpr std::int64_t kMostSums = 64;
 /// Positions of a tile's row where the result's sizes are not known.
 constexpr std::int64_t kOpenPositions = 48;
