@@ -90,6 +90,43 @@ BENCHMARK(matmul_constant_weights)
     ->Args({512, 512, 512})
     ->Unit(benchmark::kMicrosecond);
 
+Tensor bytes(DType dtype, Sizes sizes) {
+  Tensor tensor = Tensor::empty(dtype, std::move(sizes));
+  auto* first = static_cast<std::uint8_t*>(tensor.data());
+  for (std::int64_t k = 0; k < tensor.count(); ++k)
+    first[k] = static_cast<std::uint8_t>(k * 37 % 251);
+  return tensor;
+}
+
+/// Two layers of a network in 8 bits, whose sums are scaled and become bytes again: size of the image, channels, taps, stride of the
+/// second layer. The first has one tap, so that what the second reads has its channels last.
+void conv_of_bytes(benchmark::State& state) {
+  const std::int64_t size = state.range(0), channels = state.range(1);
+  const std::int64_t taps = state.range(2), stride = state.range(3);
+  const Tensor one = bytes(i8, {channels, channels, 1, 1});
+  const Tensor weights = bytes(i8, {channels, channels, taps, taps});
+  const auto layer = [](const Tensor& x, const Tensor& w, std::int64_t move, std::int64_t pad) {
+    const Tensor real = cast(x, f32) * 0.02;
+    const Tensor sums =
+        conv(real, cast(w, f32) * 0.01, Tensor(), {move, move}, {pad, pad}, {pad, pad});
+    return cast(clamp(round(sums / 4.0), 0.0, 255.0), u8);
+  };
+  run(state, [=](const Tensor& x) { return layer(layer(x, one, 1, 0), weights, stride, taps / 2); },
+      {bytes(u8, {1, channels, size, size})});
+  const std::int64_t result = (size + stride - 1) / stride;
+  const std::int64_t products = channels * channels * (size * size + result * result * taps * taps);
+  count_fraction(state, "gigaproducts", 1e-9 * static_cast<double>(products));
+}
+BENCHMARK(conv_of_bytes)
+    ->Args({56, 64, 3, 1})
+    ->Args({28, 128, 3, 1})
+    ->Args({14, 256, 3, 1})
+    ->Args({7, 512, 3, 1})
+    ->Args({56, 64, 3, 2})
+    ->Args({35, 64, 5, 1})
+    ->Args({17, 160, 3, 1})
+    ->Unit(benchmark::kMicrosecond);
+
 /// 768 to 3072 to 768: 19 MB of weights, or 9 MB in bf16. The second argument: 1 rounds weights, 2 both operands.
 void mlp(benchmark::State& state) {
   const std::int64_t rows = state.range(0);

@@ -24,9 +24,11 @@ using Ints = std::vector<std::int64_t>;
 
 /// Bytes less their zero points lie in [-255, 255]: sums of so many products fit into i32.
 constexpr std::int64_t kMaxDepth = std::numeric_limits<std::int32_t>::max() / (255 * 255);
-/// Channels from which on windows are worth being put behind each other, and the most elements of a kernel.
+/// Channels from which on windows are worth being put behind each other, and the most elements of a kernel; on the CPU, which
+/// mostly reads windows where they lie.
 constexpr std::int64_t kLeastChannels = 16;
 constexpr std::int64_t kMaxTaps = 25;
+constexpr std::int64_t kMaxCpuTaps = 81;
 /// Rows, columns and depth of a product of bytes that are other ones in each run, at least.
 constexpr std::int64_t kLeastGiven = 16;
 /// Channels of a first layer's result that fill half a vector.
@@ -233,7 +235,8 @@ class QuantisedConverter {
     if (is_first && multiplies_groups(options_))
       return sizes[0].is_constant() && sizes[0].constant() >= kLeastFirst &&
              sizes[1].constant() * taps.constant() <= kMaxDepth;
-    return (is_first || (sizes[1].constant() >= kLeastChannels && taps.constant() <= kMaxTaps)) &&
+    const bool are_few = taps.constant() <= (is_cpu ? kMaxCpuTaps : kMaxTaps);
+    return (is_first || (sizes[1].constant() >= kLeastChannels && are_few)) &&
            is_deep_enough(sizes[1] * taps, sizes[0]);
   }
 
@@ -245,7 +248,7 @@ class QuantisedConverter {
     const std::int64_t taps = base::product(std::span(sizes).subspan(2)).constant();
     return joined <= kMostJoined && channels >= kLeastChannels && channels % 4 == 0 &&
            sizes[0].is_constant() && has_middle_zero({right.bytes, right.zero}) &&
-           taps <= kMaxTaps && channels * taps <= kMaxDepth;
+           taps <= kMaxCpuTaps && channels * taps <= kMaxDepth;
   }
 
   class Builder {
