@@ -24,6 +24,7 @@ struct AmxCase {
   bool accumulate = true;
   bool knows_depth = true;
   std::int64_t known_rows = 0;  ///< 0: the kernel is told how many when it runs
+  bool fetches = false;         ///< what lies behind the right matrix
 
   std::int64_t size() const { return is_bf16 ? 2 : 4; }  ///< elements of a group
   DType a() const { return is_bf16 ? DType::BF16 : DType::U8; }
@@ -62,7 +63,9 @@ Nest amx_product(const AmxCase& c, std::int64_t groups) {
               .a = {left, 0, pitch, c.size()},
               .b = {right, 0, kTileColumns * c.size(), c.size()},
               .accumulate = c.accumulate,
-              .group = c.size()});
+              .group = c.size(),
+              .ahead = c.fetches ? depth * kTileColumns * c.size() : SymExpr(0),
+              .ahead_count = c.fetches ? 1 << 14 : 0});
   b.nest().buffers[sums].read = true;
   const Symbol m = b.begin_for(rows, ForStmt::Kind::Serial);
   const Symbol n = b.begin_for(columns, ForStmt::Kind::Vector);
@@ -223,6 +226,13 @@ TEST(LlvmAmx, RowsThatAreKnown) {
       expect_product({is_bf16, false, true, rows}, 48, rows, 64);
 }
 
+TEST(LlvmAmx, WhatIsFetchedMeanwhileMayBeNothing) {
+  if (!has_amx()) GTEST_SKIP() << "needs AMX";
+  for (const bool is_bf16 : {false, true})
+    for (const std::int64_t rows : {1, 16, 17, 32})
+      expect_product({.is_bf16 = is_bf16, .fetches = true}, 48, rows, 50);
+}
+
 /// Code for a processor with them, whatever this one has.
 std::string code_for_amx(const Nest& nest) {
   cpu::CodegenTarget target = cpu::host_target();
@@ -281,6 +291,14 @@ TEST(LlvmAmx, RunsTakeRegistersAndWholeOnesNoCopies) {
   EXPECT_EQ(copies(32), 0);
   EXPECT_EQ(copies(16 * ceildiv(SymExpr::size(0), 16)), 0);
   EXPECT_GT(copies(SymExpr::size(0)), 0);
+}
+
+TEST(LlvmAmx, FetchWhatComesNext) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "needs x86-64";
+#endif
+  EXPECT_EQ(occurrences(code_for_amx({}, 64), "call void @llvm.prefetch"), 0);
+  EXPECT_GT(occurrences(code_for_amx({.fetches = true}, 64), "call void @llvm.prefetch"), 0);
 }
 
 /// Long work on the sums of a tile keeps them awake, by products of bytes whatever the sums are of.
