@@ -297,8 +297,11 @@ TEST(LlvmAmx, FetchWhatComesNext) {
 #if !defined(__x86_64__)
   GTEST_SKIP() << "needs x86-64";
 #endif
-  EXPECT_EQ(occurrences(code_for_amx({}, 64), "call void @llvm.prefetch"), 0);
-  EXPECT_GT(occurrences(code_for_amx({.fetches = true}, 64), "call void @llvm.prefetch"), 0);
+  // Vectors fetch, too, where rows are few.
+  const auto fetches = [](const AmxCase& c) {
+    return occurrences(code_for_amx(c, 64), "call void @llvm.prefetch");
+  };
+  EXPECT_GE(fetches({.fetches = true}), fetches({}) + 8);
 }
 
 /// Long work on the sums of a tile keeps them awake, by products of bytes whatever the sums are of.
