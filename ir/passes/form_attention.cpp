@@ -127,8 +127,8 @@ class AttentionFormer {
       match.mask = Mask{.value = sum.node->input(1 - k), .adds = true};
       if (!same_sizes(sum.node->input(k), sum) || !mask_fits(sum, *match.mask)) continue;
       const Value inner = without_reshapes(sum.node->input(k));
-      if (!inner || !is_inner(inner, "add") || inner.meta().rank() != 4 ||
-          inner.meta().sizes[1] != sizes[2])
+      if (!inner || !is_inner(inner, "add") || !same_sizes(inner, scores) ||
+          inner.meta().rank() != 4 || inner.meta().sizes[1] != sizes[2])
         continue;
       for (std::size_t j : {0u, 1u}) {
         const Mask first{.value = inner.node->input(1 - j), .adds = true};
