@@ -397,8 +397,9 @@ class MatmulNest {
     if (whole) a.column_stride = group_;
     ContractStmt contraction{acc_,  accumulator_, tile_rows_,   kTileColumns, rows_, columns_,
                              depth, std::move(a), std::move(b), !is_one_part, group_};
-    if (ctx_.options().amx && blocks.is_constant())
-      fetch_ahead(contraction, base + right_.strides[0], block, blocks.constant());
+    if (ctx_.options().amx && blocks.is_constant() && sharers_)
+      fetch_next_panel(contraction, base, right_.strides[0],
+                       {sharers_->first * blocks + block, sharers_->second * blocks.constant()});
     if (group_ == kByteGroup)
       contract_bytes(b_, ctx_.options(), std::move(contraction), pairs_fit_);
     else
@@ -407,27 +408,10 @@ class MatmulNest {
     if (rest_) add_rest(number);
   }
 
-  /// The tiles of all rows by a panel, part by part, fetch the next panel, where each has one of its own.
-  void fetch_ahead(ContractStmt& contraction, const SymExpr& next, const SymExpr& part,
-                   std::int64_t parts) const {
-    if (!sharers_ || !right_.strides[0].is_constant()) return;
-    const std::int64_t shares = sharers_->second * parts;
-    contraction.ahead_count = (right_.strides[0].constant() + shares - 1) / shares;
-    contraction.ahead = next + (sharers_->first * parts + part) * contraction.ahead_count;
-  }
-
-  /// Groups of a part of the depth. Sums in matrix registers come from memory and go back there for each part, which takes as long as
-  /// some groups of it: parts are as deep as the rows of a tile stay in the first-level cache, and about equal.
-  /// @param whole  whether rows of the left operand are read where they lie
+  /// Groups of a part of the depth. @param whole  whether rows of the left operand are read where they lie
   std::int64_t part_groups(const SymExpr& groups, bool whole) const {
-    constexpr std::int64_t kMost = 256;
-    constexpr std::int64_t kStep = 16;  // of matrix registers
     const bool in_place = whole && right_.strides[3].is_constant(1);
-    if (!ctx_.options().amx || !in_place) return part_depth(kGroupDepth);
-    if (!groups.is_constant()) return kMost;
-    const std::int64_t parts = std::max<std::int64_t>(1, (groups.constant() + kMost - 1) / kMost);
-    const std::int64_t each = (groups.constant() + parts - 1) / parts;
-    return std::max(kStep, (each + kStep - 1) / kStep * kStep);
+    return ctx_.options().amx && in_place ? matrix_register_part(groups) : part_depth(kGroupDepth);
   }
 
   /// What was taken from a panel so that its pairs fit: few groups, whose counterparts on the left are brought together.

@@ -74,6 +74,22 @@ std::int64_t wide_tile(const SymExpr& rows, const SymExpr& columns) {
   return (each + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
 }
 
+std::int64_t matrix_register_part(const SymExpr& groups) {
+  constexpr std::int64_t kMost = 256;
+  constexpr std::int64_t kStep = 16;
+  if (!groups.is_constant()) return kMost;
+  const std::int64_t parts = std::max<std::int64_t>(1, (groups.constant() + kMost - 1) / kMost);
+  const std::int64_t each = (groups.constant() + parts - 1) / parts;
+  return std::max(kStep, (each + kStep - 1) / kStep * kStep);
+}
+
+void fetch_next_panel(ContractStmt& contraction, const SymExpr& base, const SymExpr& stride,
+                      const PanelShare& share) {
+  if (!stride.is_constant()) return;
+  contraction.ahead_count = (stride.constant() + share.count - 1) / share.count;
+  contraction.ahead = base + stride + share.number * contraction.ahead_count;
+}
+
 RowBlocks row_blocks_of(const NestBuilder& b, const SymExpr& row_tiles, const SymExpr& tile_bytes,
                         const SymExpr& panel_bytes) {
   if (panel_bytes.is_constant() && panel_bytes.constant() <= kResidentBytes) return {row_tiles, 1};

@@ -48,4 +48,17 @@ struct GivenOperand {
 /// Whether it pays to copy parts of it for each tile of so many rows, rather than to read them where they lie.
 bool pays_to_copy(const LowerOptions& options, const GivenOperand& right, const SymExpr& rows);
 
+/// Groups of a part of the depth for matrix registers. Sums come from memory and go back there for each part, which takes as long as some
+/// groups of it: parts are as deep as the rows of a tile stay in the first-level cache, and about equal.
+std::int64_t matrix_register_part(const SymExpr& groups);
+
+/// One of so many contractions by the same panel.
+struct PanelShare {
+  SymExpr number;
+  std::int64_t count;
+};
+/// Lets a contraction by the panel at `base` fetch its share of the next one, `stride` elements further on, if that is known.
+void fetch_next_panel(ContractStmt& contraction, const SymExpr& base, const SymExpr& stride,
+                      const PanelShare& share);
+
 }  // namespace heddle::jit

@@ -75,13 +75,18 @@ bool multiplies_in_runs(const ir::Graph& graph) {
   return nest != nullptr && print(*nest).find(" run ") != std::string::npos;
 }
 
-void expect_exact(const ByteConv& c) {
-  SCOPED_TRACE(::testing::Message() << ::testing::PrintToString(c.x) << " by "
-                                    << ::testing::PrintToString(c.weights) << ", zero " << c.zero);
+std::vector<ir::Literal> arguments_of(const ByteConv& c) {
   Ints sizes = c.x;
   if (c.is_part) sizes.back() += 16;
   std::vector<ir::Literal> arguments{any_bytes(u8, sizes, 3)};
   if (c.is_zero_given) arguments.push_back(ir::Literal::scalar_int(u8, c.zero));
+  return arguments;
+}
+
+void expect_exact(const ByteConv& c) {
+  SCOPED_TRACE(::testing::Message() << ::testing::PrintToString(c.x) << " by "
+                                    << ::testing::PrintToString(c.weights) << ", zero " << c.zero);
+  const std::vector<ir::Literal> arguments = arguments_of(c);
   const ir::Graph graph = convolution(c);
   expect_program_right(graph, lowered(graph), arguments, as_code(), 0);
   // As on a processor with AVX2 and without an instruction for groups of bytes.
@@ -294,10 +299,7 @@ const jit::LowerOptions kWithAmx{.amx = true};
 void expect_exact_from_patch(const ByteConv& c) {
   SCOPED_TRACE(::testing::Message() << ::testing::PrintToString(c.x) << " by "
                                     << ::testing::PrintToString(c.weights) << ", zero " << c.zero);
-  Ints sizes = c.x;
-  if (c.is_part) sizes.back() += 16;
-  std::vector<ir::Literal> arguments{any_bytes(u8, sizes, 3)};
-  if (c.is_zero_given) arguments.push_back(ir::Literal::scalar_int(u8, c.zero));
+  const std::vector<ir::Literal> arguments = arguments_of(c);
   const ir::Graph graph = convolution(c);
   const jit::Program program = jit::lower(graph, kWithAmx);
   EXPECT_THAT(nests_of(program), ::testing::HasSubstr(" panels of "));
@@ -426,12 +428,9 @@ TEST(ByteConvs, AreExactOfAnyShape) {
     SCOPED_TRACE(seed);
     Draw draw(seed);
     const ByteConv c = random_byte_conv(draw);
-    Ints sizes = c.x;
-    if (c.is_part) sizes.back() += 16;
     const ir::Graph graph = convolution(c);
     for (const jit::LowerOptions& options : {kWithAmx, jit::LowerOptions{}})
-      expect_program_right(graph, jit::lower(graph, options), {any_bytes(u8, sizes, seed)},
-                           as_code(), 0);
+      expect_program_right(graph, jit::lower(graph, options), arguments_of(c), as_code(), 0);
     if (HasFailure()) return;
   }
 }

@@ -367,8 +367,18 @@ TEST(QuantisedProducts, LeaveOthers) {
       << "zero points along the depth";
   EXPECT_TRUE(stays(convolution({.weights = {72, 32, 3, 3}, .groups = 2})));
   EXPECT_TRUE(stays(convolution({.weights = {96, 1, 3, 3}}))) << "few channels";
-  EXPECT_TRUE(stays(convolution({.weights = {72, 32, 10, 10}}))) << "many taps";
-  EXPECT_FALSE(stays(convolution({.weights = {72, 32, 7, 7}})));
+  EXPECT_TRUE(stays(convolution({.weights = {72, 32, 7, 7}}))) << "many taps";
+}
+
+/// As one instruction multiplies four, or matrix registers 64, more taps are worth it.
+TEST(QuantisedProducts, OfManyTapsWhereGroupsOfBytesAreMultiplied) {
+  const ir::Graph many = convolution({.weights = {72, 32, 7, 7}});
+  const ir::Graph too_many = convolution({.weights = {72, 32, 10, 10}});
+  for (const jit::LowerOptions& options :
+       {jit::LowerOptions{.byte_dot = true}, jit::LowerOptions{.amx = true}}) {
+    EXPECT_FALSE(jit::quantised_products(many, options).identical(many));
+    EXPECT_TRUE(jit::quantised_products(too_many, options).identical(too_many));
+  }
 }
 
 TEST(QuantisedProducts, OnCudaTheyAreProductsOfBytes) {

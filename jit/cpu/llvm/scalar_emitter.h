@@ -108,7 +108,7 @@ class ScalarEmitter {
   /// Code of a VectorMath function on floats. Null when there is none.
   llvm::Value* inline_math(ir::ScalarOp op, llvm::Value* a);
   llvm::Value* inline_math(ir::ScalarOp op, llvm::Value* a, llvm::Value* b);
-  /// Exp of an f32 of 0 or less, or NaN. Null where that saves nothing.
+  /// Exp of an f32 of 0 or less, or NaN; a subnormal result may be 0 unless they are kept. Null where that saves nothing.
   llvm::Value* exp_up_to_zero(llvm::Value* a, bool keeps_subnormals);
   /// One of a and b that the other does not exceed; any if one is NaN.
   llvm::Value* any_larger(llvm::Value* a, llvm::Value* b);
